@@ -1,6 +1,6 @@
 #pragma once
-// An episode so far -> the next request to the policy: messages for language models, and the same content as
-// plain data (Task) for the others. Pure; any thread.
+// An episode so far -> the messages to a language model. agent/task.h gives the same content as plain data to the other
+// policies. Pure; any thread.
 //
 // The form is that of Kevin (arXiv 2507.11948, section 4.1): one system and one user message. The worked
 // example appears in the first turn only. Later turns show the best kernel and the latest one with the model's own summary
@@ -12,7 +12,6 @@
 // models trained on it: the problem as a Python module (env/problem/python_model.h), one example pair in the first
 // turn, the request for ModelNew; in later turns the earlier attempts with their feedback instead of the example.
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -53,13 +52,6 @@ struct ConversationContext {
   int64_t prompt_token_budget = 8192;
 };
 
-// Gives the graph of a reference at a size: Environment::Graph, or a GraphSource.
-using GraphFunction = std::function<std::string(const Problem& problem, const std::string& size)>;
-
-// One a shape. A graph that cannot be had is for the policy to judge: TaskShape::no_graph says why.
-std::vector<TaskShape> ShapeGraphs(const Problem& problem, const std::string& size,
-                                   const GraphFunction& graph_of);
-
 // An estimate without a tokenizer: four bytes are one token.
 int64_t EstimateTokens(const std::string& text);
 
@@ -69,7 +61,6 @@ int64_t PromptTokens(const std::vector<Message>& messages, const std::vector<Tur
 
 // `turns`: the episode's turns so far in order, with turn 0 (the kernel of --from) if there is one.
 std::vector<Message> BuildMessages(const ConversationContext& context, const std::vector<TurnRecord>& turns);
-Task BuildTask(const ConversationContext& context, const std::vector<TurnRecord>& turns);
 
 // Name of the template that BuildMessages uses: "first_turn", "refine_turn" or "kernelbench".
 const char* PromptTemplateFor(const ConversationContext& context, const std::vector<TurnRecord>& turns);

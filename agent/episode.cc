@@ -7,21 +7,18 @@
 #include <deque>
 #include <map>
 
+#include "agent/ask.h"
 #include "agent/conversation.h"
 #include "agent/feedback.h"
 #include "agent/journal.h"
-#include "agent/machine.h"
 #include "agent/memory.h"
 #include "agent/parse.h"
 #include "agent/phase_gate.h"
 #include "agent/records.h"
 #include "env/error.h"
-#include "env/problem/precision.h"
 #include "env/problem/problem.h"
 #include "env/process/machine.h"
-#include "env/verdict/begin_evaluation.h"
 #include "env/verdict/words.h"
-#include "prompts/prompts.h"
 
 namespace kevin {
 namespace {
@@ -30,71 +27,9 @@ using Clock = std::chrono::steady_clock;
 
 struct Interrupted {};
 
-// Options that were left open, from the environment.
-EpisodeOptions CompletedBy(const EnvironmentFacts& facts, EpisodeOptions options) {
-  if (options.workload.size.empty()) options.workload.size = facts.default_size;
-  if (!facts.machine.empty()) options.machine = facts.machine;
-  return options;
-}
-
-ConversationContext ContextOf(const SizedProblem& sized, const EpisodeOptions& options,
-                              const std::string& kind, const EnvironmentFacts& facts = {}) {
-  ConversationContext context;
-  context.problem = &sized;
-  const auto set = sized.problem->shape_sets.find(options.workload.size);
-  if (set != sized.problem->shape_sets.end()) context.shapes = set->second;
-  context.kind = kind;
-  context.prompts = options.prompts;
-  context.on_gpu = facts.device.starts_with("cuda");
-  context.own_kernels = options.workload.rules == "kevin";
-  context.tf32 = options.workload.tf32;
-  context.machine = options.machine;
-  context.threads = options.threads;
-  context.compiler = facts.compiler, context.compiler_flags = facts.compiler_flags;
-  context.peak_gb_per_s = facts.peak_gb_per_s, context.peak_gflop_per_s = facts.peak_gflop_per_s;
-  context.unit_gflop_per_s = facts.unit_gflop_per_s;
-  context.gpu = facts.gpu;
-  context.kernelbench_inputs = options.workload.inputs == "kernelbench";
-  context.asks_for_diff = options.asks_for_diff;
-  context.note = options.note;
-  context.start_source = options.start_source;
-  context.tune = options.tune;
-  context.prompt_token_budget = options.prompt_token_budget;
-  return context;
-}
-
-EvaluateOptions EvaluateOptionsOf(const EpisodeOptions& options) {
-  EvaluateOptions evaluate;
-  evaluate.workload = options.workload;
-  evaluate.profile = options.profile;
-  evaluate.profile_report = options.profile_report;
-  return evaluate;
-}
-
 std::optional<Confirmed> ConfirmedBy(const EvaluationRecord& made) {
   if (!made.correct || !made.speedup) return std::nullopt;
   return Confirmed{*made.speedup, made.against_best};
-}
-
-// Throws Error(kBadRequest) for a kind that the environment does not judge, and for prompts of another kind.
-void RequireKindAndPrompts(const EnvironmentFacts& facts, const EpisodeOptions& options) {
-  const std::string& kind = options.kind.empty() ? facts.kinds.front() : options.kind;
-  if (std::find(facts.kinds.begin(), facts.kinds.end(), kind) == facts.kinds.end())
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("candidates of kind {} are not judged on {}", kind, facts.device),
-                fmt::format("--kind: one of {}", fmt::join(facts.kinds, ", ")));
-  if (options.prompts == kKernelBenchPrompts && kind != "modelnew")
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("--prompts kernelbench asks for ModelNew, and the kind is {}", kind),
-                "add --kind modelnew");
-}
-
-// Null where the policy does not answer on a device that judges: `judges` as in EnvironmentFacts::device.
-PhaseGate* GateOf(const Policy& policy, const std::string& judges) {
-  const std::string device = policy.ComputesOn();
-  if (device.empty() || !policy.AnswersTogether()) return nullptr;
-  const std::string names = ", " + judges.substr(0, judges.find(": ")) + ",";
-  return names.find(", " + device + ",") == std::string::npos ? nullptr : &PhaseGate::Of(device);
 }
 
 class Episode {
@@ -109,10 +44,10 @@ class Episode {
         environment_(environment),
         hooks_(hooks),
         cancel_(cancel),
-        context_(ContextOf(sized_, options_,
-                           options_.kind.empty() ? environment.Facts().kinds.front() : options_.kind,
-                           environment.Facts())),
+        context_(ConversationContextOf(sized_, options_, CandidateKindOf(options_, environment.Facts()),
+                                       environment.Facts())),
         journal_(store, EpisodeOutput(options_.output)),
+        asker_(policy, options_, journal_, gate_, cancel),
         judge_(problem, environment, store, EvaluateOptionsOf(options_), options_.audit_rates, options_.seed,
                cancel) {
     judge_.set_tune(options_.tune);
@@ -147,7 +82,8 @@ class Episode {
       const Clock::time_point start = Clock::now();
       TurnRecord turn;
       try {
-        turn = Ask(number);
+        turn = asker_.Ask(number, &context_, [&](const std::string& phase) { Announce(number, phase); });
+        StopIfCancelled();
       } catch (const BudgetReached& reached) {
         budget_reached_ = reached.what();
         if (hooks_.on_budget) hooks_.on_budget();
@@ -164,7 +100,7 @@ class Episode {
   void JudgeStart() {
     ParsedReply start;
     start.source = options_.start_source;
-    JudgeAndKeep(NewTurn(0), start, Clock::now());
+    JudgeAndKeep(NewTurn(0, options_.run), start, Clock::now());
   }
 
   // What a diff may refer to: the latest kernel, then the best one.
@@ -177,48 +113,6 @@ class Episode {
     if (leader != nullptr && leader->evaluation.source != kernels.front())
       kernels.push_back(leader->evaluation.source);
     return kernels;
-  }
-
-  TurnRecord Ask(int number) {
-    TurnRecord turn = NewTurn(number);
-    const auto& turns = journal_.turns();
-    turn.parser_version = fmt::format("{}", kParserVersion);
-    turn.prompt_template = PromptTemplateFor(context_, turns);
-    Request request{BuildMessages(context_, turns), options_.sampling, BuildTask(context_, turns)};
-    request.sampling.seed = options_.seed;
-    request.on_attempt = [this, number](const RequestAttempt& attempt) {
-      journal_.KeepRequest(number, attempt);
-      if (attempt.outcome == "failed") Announce(number, "generate, again after " + attempt.error);
-    };
-    Announce(number, "generate");
-    const PhaseGate::Pass answering(gate_, PhaseGate::kAnswer, cancel_);
-    std::optional<DeviceLock> quiet;
-    if (const std::string device = policy_.ComputesOn(); !device.empty())
-      quiet.emplace(LockNameOf(device), LockMode::kShared, nullptr, cancel_);
-    const Clock::time_point start = Clock::now();
-    const Completion completion = CompleteShortened(&request);
-    StopIfCancelled();
-    turn.generate_s = SecondsSince(start);
-    for (const Message& message : request.messages) turn.messages.push_back({message.role, message.content});
-    FillFromCompletion(completion, request.sampling, &turn);
-    turn.requests = journal_.RequestsOf(number);
-    return turn;
-  }
-
-  // Only the server knows a prompt's exact length. While it rejects the prompt as too long, fewer attempts
-  // are shown, in this turn and all later ones.
-  Completion CompleteShortened(Request* request) {
-    while (true) {
-      try {
-        return policy_.Complete(*request, cancel_, {});
-      } catch (const PromptTooLong&) {
-        const int64_t length = PromptTokens(request->messages, journal_.turns());
-        context_.prompt_token_budget = std::min(context_.prompt_token_budget, length) * 3 / 4;
-        std::vector<Message> shorter = BuildMessages(context_, journal_.turns());
-        if (shorter.back().content == request->messages.back().content) throw;
-        request->messages = std::move(shorter);
-      }
-    }
   }
 
   void JudgeAndKeep(TurnRecord turn, const ParsedReply& reply, Clock::time_point start) {
@@ -360,9 +254,10 @@ class Episode {
     if (options_.sampling.n != 1)
       throw Error(ExitCode::kBadRequest, "an episode takes one reply per turn", "sample with n = 1");
     if (options_.continue_episode.empty()) {
-      journal_.Begin(NewEpisode(), ToRecord(problem_));
+      journal_.Begin(NewEpisode(problem_, policy_.Name(), environment_.Facts(), options_),
+                     ToRecord(problem_));
     } else {
-      RequireSameTask(store.FindEpisode(options_.continue_episode));
+      RequireSameTask(store.FindEpisode(options_.continue_episode), problem_, environment_.Facts());
       Resume(store);
     }
     if (hooks_.on_begin) hooks_.on_begin(journal_.episode());
@@ -387,45 +282,6 @@ class Episode {
         if (made.purpose == "confirm") confirmations_[turn.turn].push_back(std::move(made));
       }
     }
-  }
-
-  EpisodeRecord NewEpisode() const {
-    EpisodeRecord record;
-    record.run = options_.collection.empty() ? options_.run : options_.collection;
-    record.last_run = options_.run;
-    record.lease = options_.lease;
-    record.problem = problem_.id;
-    record.problem_hash = problem_.content_hash;
-    record.policy = policy_.Name();
-    record.kind = context_.kind;
-    record.device = environment_.Facts().device;
-    record.isolation = environment_.Facts().isolation;
-    record.workload = AskedOf(problem_, options_.workload);
-    record.seed = options_.seed;
-    record.turns_asked = options_.turns;
-    record.prompt_template = options_.prompts;
-    record.prompt_template_hash = PromptSetHash();
-    record.start_source = options_.start_source;
-    record.note = options_.note;
-    record.until = options_.until;
-    return record;
-  }
-
-  void RequireSameTask(const EpisodeRecord& earlier) const {
-    std::string difference;
-    if (earlier.problem_hash != problem_.content_hash) {
-      difference = fmt::format("{} has changed since", problem_.id);
-    } else if (earlier.workload.precision != PrecisionName(PrecisionOf(problem_))) {
-      difference = fmt::format("its precision is {}", earlier.workload.precision);
-    } else if (DeviceModel(earlier.device) != DeviceModel(environment_.Facts().device)) {
-      difference = fmt::format("it was measured on \"{}\", this is \"{}\"", earlier.device,
-                               environment_.Facts().device);
-    }
-    if (difference.empty()) return;
-    throw Error(
-        ExitCode::kBadRequest,
-        fmt::format("episode {}: {}; its results are not comparable", earlier.id, difference),
-        fmt::format("start a new one from its best kernel: kevin run --problem {} --from FILE", problem_.id));
   }
 
   void Finish(EpisodeState state, const std::string& reason) {
@@ -456,14 +312,6 @@ class Episode {
     const auto& turns = journal_.turns();
     const bool is_judged = !turns.empty() && turns.front().turn == 0;
     return is_judged ? turns.front().evaluation.source : options_.start_source;
-  }
-
-  TurnRecord NewTurn(int number) const {
-    TurnRecord turn;
-    turn.turn = number;
-    turn.run = options_.run;
-    turn.prompt_template_hash = PromptSetHash();
-    return turn;
   }
 
   Ruling NoCandidate(const std::string& kind, const std::string& failure) const {
@@ -530,6 +378,7 @@ class Episode {
   const CancelToken* cancel_;
   ConversationContext context_;
   Journal journal_;
+  Asker asker_;
   Judge judge_;
   const Clock::time_point start_ = Clock::now();
   std::optional<Winner> winner_;
@@ -538,44 +387,6 @@ class Episode {
 };
 
 }  // namespace
-
-DiagnoseTurns DiagnoseTurnsNamed(const std::string& name) {
-  if (name == "off") return DiagnoseTurns::kOff;
-  return name == "all" ? DiagnoseTurns::kAll : DiagnoseTurns::kBest;
-}
-
-EpisodeOptions OptionsToContinue(const EpisodeRecord& episode, int more_turns) {
-  EpisodeOptions options;
-  options.continue_episode = episode.id;
-  options.turns = more_turns;
-  options.seed = episode.seed;
-  options.workload = episode.workload;
-  options.prompts = episode.prompt_template == kKernelBenchPrompts ? kKernelBenchPrompts : "kevin";
-  options.note = episode.note;
-  options.start_source = episode.start_source;
-  options.kind = episode.kind;
-  return options;
-}
-
-void RequirePolicyFor(const Problem& problem, const Policy& policy, const EpisodeOptions& options,
-                      const std::string& kind, const GraphFunction& graph_of) {
-  if (!options.start_kind.empty() &&
-      (IsForGpu(options.start_kind) != IsForGpu(kind) || IsPython(options.start_kind) != IsPython(kind))) {
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("the kernel to start from is of kind {}; this episode's are of kind {}",
-                            options.start_kind, kind),
-                fmt::format("give a .{} file with --from, or another --device", FileEnding(kind)));
-  }
-  RequireModelFits(problem, kind, options.workload.size);
-  const SizedProblem sized = AtFirstShape(problem, options.workload.size);
-  ConversationContext context = ContextOf(sized, options, kind);
-  if (policy.ReadsGraphs()) context.shape_graphs = ShapeGraphs(problem, options.workload.size, graph_of);
-  const std::string why_not = policy.WhyNot(BuildTask(context, {}));
-  if (why_not.empty()) return;
-  const size_t end = std::min(why_not.find('\n'), why_not.size());
-  throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", problem.id, why_not.substr(0, end)),
-              end < why_not.size() ? why_not.substr(end + 1) : "choose another problem or policy (--policy)");
-}
 
 EpisodeRecord RunEpisode(const Problem& problem, Policy& policy, Environment& environment, Store& store,
                          const EpisodeOptions& options, const EpisodeHooks& hooks,

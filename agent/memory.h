@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/conversation.h"
+#include "agent/task.h"
 #include "env/problem/problem.h"
 #include "env/workload.h"
 #include "policies/policy.h"

@@ -14,6 +14,7 @@
 
 #include "agent/code_text.h"
 #include "agent/edits.h"
+#include "agent/reply_blocks.h"
 #include "agent/text.h"
 #include "env/error.h"
 #include "env/printable.h"
@@ -21,164 +22,6 @@
 
 namespace kevin {
 namespace {
-
-struct Block {
-  std::string language;  // lower case
-  std::string code;
-  size_t first_line = 0, end_line = 0;  // lines of the reply, fences included, end exclusive
-  bool closed = false;
-};
-
-constexpr int kMostLooksForLiterals = 50;  // in a reply; each costs time
-
-struct Fence {
-  char mark = 0;
-  size_t length = 0, indent = 0;
-  std::string language;
-};
-
-template <size_t N>
-bool IsOneOf(std::string_view language, const std::array<const char*, N>& names) {
-  return std::find(names.begin(), names.end(), language) != names.end();
-}
-
-bool IsCpp(std::string_view language) {
-  return IsOneOf(language, std::array{"cpp", "c++", "cc", "cxx", "c", "h", "hpp", "cuda", "cu"});
-}
-
-bool IsPtx(std::string_view language) { return IsOneOf(language, std::array{"ptx", "asm"}); }
-
-bool IsPythonTag(std::string_view language) {
-  return IsOneOf(language, std::array{"python", "py", "python3", "triton", "modelnew"});
-}
-
-bool IsTagOf(std::string_view language, const std::string& kind) {
-  return language == kind || (kind == "cuda" && language == "cu");
-}
-
-// Languages in which a candidate of the kind may come.
-bool IsOfKind(std::string_view language, const std::string& kind) {
-  if (IsPython(kind)) return IsPythonTag(language);
-  return kind == "ptx" ? IsPtx(language) : IsCpp(language);
-}
-
-// Blocks in these languages are never the candidate, whatever they mention.
-bool IsOtherLanguage(std::string_view language, const std::string& kind) {
-  if (IsPython(kind)) return !language.empty() && !IsPythonTag(language);
-  if (kind != "ptx" && IsPtx(language)) return true;
-  return IsOneOf(
-      language,
-      std::array{"python", "py",      "python3",  "bash",       "sh",         "shell",    "console", "diff",
-                 "patch",  "json",    "make",     "text",       "txt",        "cmake",    "toml",    "yaml",
-                 "xml",    "html",    "rust",     "rs",         "go",         "java",     "js",      "ts",
-                 "julia",  "fortran", "f90",      "csharp",     "swift",      "kotlin",   "mojo",    "zig",
-                 "ruby",   "lua",     "matlab",   "javascript", "typescript", "markdown", "md",      "nasm",
-                 "sql",    "output",  "plaintext"});
-}
-
-std::string Language(std::string_view info) {
-  std::string word;
-  for (const char c : Trim(info)) {
-    if (std::isspace(static_cast<unsigned char>(c)) || c == '{' || c == ',') break;
-    word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return word;
-}
-
-std::optional<Fence> OpeningFence(std::string_view line) {
-  const size_t indent = line.find_first_not_of(" \t");
-  if (indent == std::string_view::npos || (line[indent] != '`' && line[indent] != '~')) return std::nullopt;
-  Fence fence;
-  fence.mark = line[indent];
-  fence.indent = indent;
-  size_t end = indent;
-  while (end < line.size() && line[end] == fence.mark) ++end;
-  fence.length = end - indent;
-  const std::string_view info = line.substr(end);
-  if (fence.length < 3 || info.find(fence.mark) != std::string_view::npos) return std::nullopt;
-  fence.language = Language(info);
-  return fence;
-}
-
-// "Here it is: ```cpp": prose, then the only fence of the line, then the language's tag.
-std::optional<Fence> OpeningFenceAfterProse(std::string_view line, const std::string& kind) {
-  const size_t at = line.find("```");
-  if (at == std::string_view::npos || line.rfind("```") != at) return std::nullopt;
-  const std::string language = Language(line.substr(at + 3));
-  if (!IsOfKind(language, kind) || Trim(line.substr(at + 3)).size() != language.size()) return std::nullopt;
-  return Fence{'`', 3, 0, language};
-}
-
-// Where the closing fence starts in `line`, if it closes: alone on its line, or after the last code.
-std::optional<size_t> ClosingFence(std::string_view line, const Fence& open) {
-  const std::string_view trimmed = TrimRight(line);
-  size_t start = trimmed.size();
-  while (start > 0 && trimmed[start - 1] == open.mark) --start;
-  const size_t length = trimmed.size() - start;
-  const bool alone = Trim(trimmed.substr(0, start)).empty();
-  if (length < open.length || (!alone && open.mark == '~')) return std::nullopt;
-  return start;
-}
-
-void AppendCode(std::string_view line, size_t indent, std::string* code) {
-  size_t skip = 0;
-  while (skip < indent && skip < line.size() && (line[skip] == ' ' || line[skip] == '\t')) ++skip;
-  code->append(line.substr(skip)).append("\n");
-}
-
-// A fence in a raw string or a block comment of the code closes nothing, if one below closes the block with the code.
-bool IsInsideLiteral(const Block& block, const std::vector<std::string_view>& lines, size_t line) {
-  constexpr size_t kFarthest = 2000;  // lines
-  constexpr int kMostFences = 8;
-  if (!Mask(block.code).ends_inside) return false;
-  std::string code = block.code;
-  int fences = 0;
-  for (size_t i = line; i < std::min(lines.size(), line + kFarthest) && fences < kMostFences; ++i) {
-    if (i > line && Trim(lines[i]).starts_with("```")) {
-      if (IsCompleteCode(code)) return true;
-      ++fences;
-    }
-    code.append(lines[i]).append("\n");
-  }
-  return false;
-}
-
-bool MayHideFence(const Block& block) {
-  return block.code.find("R\"") != std::string::npos || block.code.find("/*") != std::string::npos;
-}
-
-std::vector<Block> FindBlocks(const std::vector<std::string_view>& lines, const std::string& kind) {
-  std::vector<Block> blocks;
-  std::optional<Fence> open;
-  int looks = 0;  // for literals around a fence
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (open) {
-      Block& block = blocks.back();
-      block.end_line = i + 1;
-      const auto close = ClosingFence(lines[i], *open);
-      const bool is_hidden = close && !IsPython(kind) && MayHideFence(block) &&
-                             looks++ < kMostLooksForLiterals && IsInsideLiteral(block, lines, i);
-      if (close && !is_hidden) {
-        if (!Trim(lines[i].substr(0, *close)).empty()) {
-          AppendCode(lines[i].substr(0, *close), open->indent, &block.code);
-        }
-        block.closed = true;
-        open.reset();
-        continue;
-      }
-      const auto next = OpeningFence(lines[i]);
-      if (!next || !IsOfKind(next->language, kind)) {
-        AppendCode(lines[i], open->indent, &block.code);
-        continue;
-      }
-      block.end_line = i;
-    }
-    open = OpeningFence(lines[i]);
-    if (!open) open = OpeningFenceAfterProse(lines[i], kind);
-    if (open) blocks.push_back({open->language, "", i, i + 1, false});
-  }
-  return blocks;
-}
 
 bool MentionsLaunch(std::string_view code) {
   constexpr std::string_view kName = "launch";
@@ -219,10 +62,10 @@ std::string WithoutReasoning(const std::string& text, const std::string& name) {
   return last == std::string::npos ? out : out.substr(last + close.size());
 }
 
-std::string Prose(const std::vector<std::string_view>& lines, const std::vector<Block>& blocks, size_t from,
-                  size_t to) {
+std::string Prose(const std::vector<std::string_view>& lines, const std::vector<ReplyBlock>& blocks,
+                  size_t from, size_t to) {
   std::vector<bool> in_block(lines.size(), false);
-  for (const Block& block : blocks) {
+  for (const ReplyBlock& block : blocks) {
     for (size_t i = block.first_line; i < std::min(block.end_line, lines.size()); ++i) in_block[i] = true;
   }
   std::string out;
@@ -232,18 +75,19 @@ std::string Prose(const std::vector<std::string_view>& lines, const std::vector<
   return Clip(Trim(out), kMaxSummaryBytes);
 }
 
-bool IsDiffBlock(const Block& block) {
+bool IsDiffBlock(const ReplyBlock& block) {
   return block.language == "diff" || block.language == "patch" || IsDiff(block.code);
 }
 
-bool IsUsable(const Block& block) {
+bool IsUsable(const ReplyBlock& block) {
   return !Trim(block.code).empty() && (block.closed || IsCompleteCode(block.code));
 }
 
 // Of the blocks that may hold a kernel, the last one that fits; null: none.
 template <typename Fits>
-const Block* LastBlock(const std::vector<Block>& blocks, const std::string& kind, const Fits& fits) {
-  const auto found = std::find_if(blocks.rbegin(), blocks.rend(), [&](const Block& block) {
+const ReplyBlock* LastBlock(const std::vector<ReplyBlock>& blocks, const std::string& kind,
+                            const Fits& fits) {
+  const auto found = std::find_if(blocks.rbegin(), blocks.rend(), [&](const ReplyBlock& block) {
     if (!IsUsable(block) || IsDiffBlock(block) || !fits(block)) return false;
     // A wrong mark does not hide a kernel.
     if (!IsOtherLanguage(block.language, kind)) return true;
@@ -263,17 +107,18 @@ bool DefinesModel(std::string_view code, const std::string& kind) {
   return false;
 }
 
-const Block* BlockWithLaunch(const std::vector<Block>& blocks, const std::string& kind) {
+const ReplyBlock* BlockWithLaunch(const std::vector<ReplyBlock>& blocks, const std::string& kind) {
   if (IsPython(kind))
     return LastBlock(blocks, kind,
-                     [&](const Block& block) { return block.closed && DefinesModel(block.code, kind); });
+                     [&](const ReplyBlock& block) { return block.closed && DefinesModel(block.code, kind); });
   for (const auto has_launch : {&DefinesLaunch, &MentionsLaunch}) {
     if (kind != "cpp") {  // text around a GPU's kernel often shows host code that calls `launch`
-      const Block* tagged = LastBlock(
-          blocks, kind, [&](const Block& b) { return IsTagOf(b.language, kind) && has_launch(b.code); });
+      const ReplyBlock* tagged = LastBlock(
+          blocks, kind, [&](const ReplyBlock& b) { return IsTagOf(b.language, kind) && has_launch(b.code); });
       if (tagged != nullptr) return tagged;
     }
-    const Block* block = LastBlock(blocks, kind, [&](const Block& b) { return has_launch(b.code); });
+    const ReplyBlock* block =
+        LastBlock(blocks, kind, [&](const ReplyBlock& b) { return has_launch(b.code); });
     if (block != nullptr) return block;
   }
   return nullptr;
@@ -323,7 +168,8 @@ bool IsPyTorchModule(std::string_view text) {
 }
 
 // The name of a further file of the reply that `code` includes: the other blocks or the prose name it.
-std::string OtherFileOf(std::string_view code, const std::string& answer, const std::vector<Block>& blocks) {
+std::string OtherFileOf(std::string_view code, const std::string& answer,
+                        const std::vector<ReplyBlock>& blocks) {
   if (blocks.size() < 2) return "";
   for (const std::string_view line : SplitLines(code)) {
     const std::string_view text = Trim(line);
@@ -342,7 +188,7 @@ struct Failure {
   std::string reason, advice;
 };
 
-Failure WhyNoSource(std::string_view reply, const std::string& answer, const std::vector<Block>& blocks,
+Failure WhyNoSource(std::string_view reply, const std::string& answer, const std::vector<ReplyBlock>& blocks,
                     const std::string& kind) {
   const std::string language = LanguageOf(kind);
   if (Trim(reply).empty()) return {"the reply was empty", ""};
@@ -357,7 +203,7 @@ Failure WhyNoSource(std::string_view reply, const std::string& answer, const std
   if (blocks.empty()) return {"the reply held no fenced code block and is no complete file", ""};
   if (!blocks.back().closed && !Trim(blocks.back().code).empty())
     return {"the reply was cut off inside its code block", "Keep the reply within the length limit."};
-  for (const Block& block : blocks) {
+  for (const ReplyBlock& block : blocks) {
     if (IsUsable(block) && IsOtherLanguage(block.language, kind))
       return {fmt::format("its code is marked `{}`, and {} is asked for", Clip(block.language, 20), language),
               ""};
@@ -424,7 +270,7 @@ class Reader {
 
   // A block with `launch`: a whole kernel, or functions of an earlier one.
   bool TakeKernel() {
-    const Block* block = BlockWithLaunch(blocks_, kind_);
+    const ReplyBlock* block = BlockWithLaunch(blocks_, kind_);
     if (block == nullptr) return false;
     if (const std::string file = OtherFileOf(block->code, answer_, blocks_); !file.empty()) {
       Fail({fmt::format("the kernel includes `{}`, another file of the reply, and only one file is judged",
@@ -436,7 +282,7 @@ class Reader {
     return TakeFunctions(*block) || Take(block->code, "whole", block->first_line, block->end_line);
   }
 
-  bool TakeFunctions(const Block& block) {
+  bool TakeFunctions(const ReplyBlock& block) {
     if (IsPython(kind_)) return false;
     for (const std::string& base : bases_) {
       if (auto changed = ReplaceFunctions(block.code, base))
@@ -449,7 +295,7 @@ class Reader {
   bool TakeDiff() {
     std::string diff;
     size_t first = lines_.size(), end = 0;
-    for (const Block& block : blocks_) {
+    for (const ReplyBlock& block : blocks_) {
       if (!block.closed || !IsDiffBlock(block) || Trim(block.code).empty()) continue;
       diff += block.code;
       first = std::min(first, block.first_line), end = block.end_line;
@@ -472,7 +318,7 @@ class Reader {
 
   // A block without `launch`: functions of an earlier kernel, or a file that the compiler shall comment on.
   bool TakeRest() {
-    const Block* block = LastBlock(blocks_, kind_, [](const Block&) { return true; });
+    const ReplyBlock* block = LastBlock(blocks_, kind_, [](const ReplyBlock&) { return true; });
     if (block == nullptr) return false;
     if (TakeFunctions(*block)) return true;
     if (!IsPython(kind_) && IsPyTorchModule(block->code)) return false;
@@ -496,7 +342,7 @@ class Reader {
   const std::span<const std::string> bases_;
   const std::string answer_;
   const std::vector<std::string_view> lines_;
-  const std::vector<Block> blocks_;
+  const std::vector<ReplyBlock> blocks_;
   ParsedReply parsed_;
 };
 
@@ -532,17 +378,6 @@ std::string ReadSourceFile(const std::filesystem::path& path) {
   throw Error(
       ExitCode::kBadRequest, fmt::format("{}: {}", path.string(), reason),
       "give a kernel's file: C++ with `extern \"C\" void launch(...)`, or CUDA (.cu) with a launch function");
-}
-
-std::string FirstSentence(std::string_view text, size_t max_bytes) {
-  std::string line;
-  for (const char c : Trim(text)) {
-    const bool space = std::isspace(static_cast<unsigned char>(c));
-    if (space && (line.empty() || line.back() == ' ')) continue;
-    if (space && (line.back() == '.' || line.back() == '!' || line.back() == '?')) break;
-    line += space ? ' ' : c;
-  }
-  return Clip(line, max_bytes);
 }
 
 }  // namespace kevin

@@ -60,7 +60,4 @@ std::string FenceOf(const std::string& kind);
 // KiB.
 std::string ReadSourceFile(const std::filesystem::path& path);
 
-// The first sentence of a summary, on one line, at most `max_bytes` long; for tables.
-std::string FirstSentence(std::string_view text, size_t max_bytes = 80);
-
 }  // namespace kevin

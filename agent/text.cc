@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <cmath>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,17 @@ std::string FileName(std::string_view text) {
   if (name.empty()) return "_";
   if (name[0] == '.' || name[0] == '-') name[0] = '_';
   return name;
+}
+
+std::string FirstSentence(std::string_view text, size_t max_bytes) {
+  std::string line;
+  for (const char c : Trim(text)) {
+    const bool space = std::isspace(static_cast<unsigned char>(c));
+    if (space && (line.empty() || line.back() == ' ')) continue;
+    if (space && (line.back() == '.' || line.back() == '!' || line.back() == '?')) break;
+    line += space ? ' ' : c;
+  }
+  return Clip(line, max_bytes);
 }
 
 }  // namespace kevin

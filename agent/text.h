@@ -18,6 +18,9 @@ std::vector<std::string_view> SplitLines(std::string_view text);
 // `text`, or its beginning and "…" where it is longer than max_bytes (the "…" included).
 std::string Clip(std::string_view text, size_t max_bytes);
 
+// The first sentence of a summary, on one line, at most `max_bytes` long; for tables.
+std::string FirstSentence(std::string_view text, size_t max_bytes = 80);
+
 // `value` to `digits` significant digits, and all digits of its whole part; without an exponent from 0.0001 on.
 std::string SignificantText(double value, int digits);
 

@@ -36,7 +36,7 @@ DEFENCES = [
     ("checked", "`policy check` says of which distribution they are", "tools/command_policy.cc", "if (!c.logprobs.empty()) {",
      "if (false) {", "commands_test", '"policy check says*"'),
     # --- Nothing computes on a device that is timed ---
-    ("answers", "answers wait while a pair is timed", "agent/episode.cc",
+    ("answers", "answers wait while a pair is timed", "agent/ask.cc",
      "quiet.emplace(LockNameOf(device), LockMode::kShared, nullptr, cancel_);", "static_cast<void>(device);", "agent_test",
      '"no answer is computed*"'),
     ("names", "each device has a lock of its own", "agent/machine.cc", "return \"gpu-cuda-\" + device.substr(5);",

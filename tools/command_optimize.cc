@@ -22,6 +22,7 @@
 #include "tools/device_options.h"
 #include "tools/export/torch_package.h"
 #include "tools/importer.h"
+#include "tools/optimize_options.h"
 #include "tools/optimize_proof.h"
 #include "tools/policies.h"
 #include "tools/privacy.h"
@@ -35,95 +36,14 @@ constexpr const char* kOptimizeSize = "full";  // the shapes of the user's own i
 constexpr int kEpisodesLookedAt = 10000;       // for one to continue
 constexpr double kMemoryShare = 0.3;           // of the machine's, that one set of tensors may take
 
-constexpr const char* kOptimizeExamples = R"(Examples:
-  kevin optimize net.py -o net_fast.py             class Model of net.py (or its only class); inputs from its get_inputs()
-  kevin optimize net.py:Block -o block.py          another class or a function of the file
-  kevin optimize net.py:Block --example-inputs x.pt -o block.py
-                                                   its arguments: torch.save([tensor, ...], FILE) in order, or
-                                                   torch.save({"name": tensor, ...}, FILE) by name
-  kevin optimize net.py:Block --init dim=512 --init heads=8 -o block.py
-                                                   the constructor's arguments; else from get_init_inputs()
-  kevin optimize net.py --plan-only                stop after the import and say what would be tried
-  kevin optimize net.py --dynamic x.1=1..2048 -o net_fast.py
-                                                   dimension 1 of x varies: one kernel for each of several shapes
-  kevin optimize net.py --allow-read ~/weights -o net_fast.py
-                                                   the import may read more than the folder of the file; --trust: all
-  kevin optimize net.py --turns 20 --policy openai:gpt-5-mini --yes -o net_fast.py
-
-Imports the module (in evaluation mode), lets the policy write kernels for the shapes of its inputs, measures the best one
-again, and writes it as a drop-in: `from net_fast import Model` has the same constructor and state_dict. The kernel runs
-where shapes, dtype and device are those it was made for and no gradients are needed; everything else goes to the original,
-with one warning. The file is proved before it is kept: outputs, opcheck, torch.compile(fullgraph=True). Where nothing was
-faster, nothing is written. Ctrl-C keeps the turns that are done; the same command goes on. The file is
-imported in a sandbox (kevin import --help), and kernels are tried in one; THE PROOF RUNS BOTH AS YOU WOULD.)";
-
-struct OptimizeOptions {
-  std::string target, example_inputs, policy = "search", output, database = "kevin.db", folder = "kevin-out";
-  std::vector<std::string> init, dynamic;
-  DeviceOptions device;
-  PolicyOptions model;
-  PrivacyOptions privacy;
-  ImportSandbox sandbox;
-  std::optional<int> tune;
-  int turns = 8;
-  uint64_t seed = 0;
-  double limit_s = 600;
-  bool plan_only = false, json = false, force = false, no_compile = false;
-};
-
-// "FILE.py:Class" -> the file and the class; empty: the file's own choice.
-std::pair<std::string, std::string> FileAndClass(const std::string& target) {
-  const size_t colon = target.rfind(".py:");
-  if (colon == std::string::npos) return {target, ""};
-  return {target.substr(0, colon + 3), target.substr(colon + 4)};
-}
-
-// --init NAME=VALUE, a value of JSON or else a text, as one JSON object.
-std::string InitText(const std::vector<std::string>& init) {
-  if (init.empty()) return "";
-  Json object = Json::object();
-  for (const std::string& item : init) {
-    const size_t equals = item.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw Error(ExitCode::kBadRequest, fmt::format("--init {}: it is not NAME=VALUE", item),
-                  "for example --init dim=512");
-    const Json value = Json::parse(item.substr(equals + 1), nullptr, false);
-    object[item.substr(0, equals)] = value.is_discarded() ? Json(item.substr(equals + 1)) : value;
-  }
-  return object.dump();
-}
-
 // The constructor finds the errors of the request before anything is started.
 class Optimize {
  public:
   explicit Optimize(const OptimizeOptions& options)
-      : options_(options), text_out_(options.json ? stderr : stdout), progress_(text_out_) {
-    const auto [file, class_name] = FileAndClass(options.target);
-    std::error_code error;
-    if (!fs::is_regular_file(file, error)) {
-      throw Error(ExitCode::kBadRequest,
-                  fmt::format("{}: {}", file, error ? error.message() : "not a regular file"),
-                  "kevin optimize FILE.py or FILE.py:Class");
-    }
-    if (options.output.empty() && !options.plan_only)
-      throw Error(ExitCode::kBadRequest, "optimize: no place for the result", "-o NAME.py; or --plan-only");
-    if (!options.output.empty() && fs::path(options.output).extension() != ".py")
-      throw Error(ExitCode::kBadRequest, fmt::format("-o {}: it does not end in .py", options.output),
-                  "-o NAME.py");
-    if (!options.output.empty()) RequireFreeOutput(options.output, options.force);
-    job_.file = fs::absolute(file).string();
-    job_.any_class = true;
-    job_.class_name = class_name;
-    job_.example_inputs = options.example_inputs.empty() ? "" : fs::absolute(options.example_inputs).string();
-    job_.init = InitText(options.init);
-    job_.dynamic = DynamicRanges(options.dynamic);
-    job_.eval = true;
-    // As it is deployed: where it asks for a type, as a norm in float32 does, that stays.
-    if (const Precision precision = PrecisionNamed(options.device.precision); precision != Precision::kFp32)
-      job_.dtype = DTypeName(DTypeOf(precision));
-    target_ = MakeImportTarget("mine", "",
-                               fs::path(file).stem().string() + (class_name.empty() ? "" : "_" + class_name));
-    target_.from = file;
+      : options_(options),
+        text_out_(options.json ? stderr : stdout),
+        progress_(text_out_),
+        request_(ImportOf(options)) {
     device_ = ChooseDevice(options.device, "");
   }
 
@@ -158,7 +78,7 @@ class Optimize {
     }
     Importer importer(&python, admission.get(), why_not);
     progress_.Phase("import");
-    const ImportResult result = importer.Import(target_, job_, options_.limit_s);
+    const ImportResult result = importer.Import(request_.target, request_.job, options_.limit_s);
     progress_.Phase("");
     if (!result.imported())
       throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", options_.target, result.refusal),
@@ -169,8 +89,8 @@ class Optimize {
                               options_.target, result.rejection),
                   "make get_inputs() draw values that vary (torch.randn)");
     }
-    problem_ = AsAsked(LoadProblemFile(target_.to), options_.device);
-    progress_.Line(fmt::format("{}  imported{}", target_.id,
+    problem_ = AsAsked(LoadProblemFile(request_.target.to), options_.device);
+    progress_.Line(fmt::format("{}  imported{}", request_.target.id,
                                result.size.empty()
                                    ? "; admission was not tried: " + result.not_tried
                                    : fmt::format(", admitted at {}: {} of {} decoys rejected", result.size,
@@ -209,7 +129,8 @@ class Optimize {
   int Plan() {
     const std::string kind = KindOnDevice(device_).empty() ? "cuda" : KindOnDevice(device_);
     const SizedProblem sized = AtSize(problem_, kOptimizeSize);
-    std::string text = fmt::format("problem    {}: {}\n", target_.id, fmt::join(problem_.families, ", "));
+    std::string text =
+        fmt::format("problem    {}: {}\n", request_.target.id, fmt::join(problem_.families, ", "));
     for (const ConcreteTensor& t : sized.inputs)
       text += fmt::format("{:<10} {} {} [{}]\n", t.spec.is_param ? "parameter" : "input", t.spec.name,
                           DTypeName(t.spec.dtype), fmt::join(t.shape, ", "));
@@ -293,7 +214,7 @@ class Optimize {
         [&](const Problem& problem, const std::string& size) { return environment->Graph(problem, size); });
     episode.run = store_->BeginRun({{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}});
     progress_.Phase("");
-    progress_.Line(fmt::format("{}, policy {}; {}; isolation {}", target_.id, policy_.policy->Name(),
+    progress_.Line(fmt::format("{}, policy {}; {}; isolation {}", request_.target.id, policy_.policy->Name(),
                                environment->Facts().device, environment->Facts().isolation));
     episode_ = RunEpisode(problem_, *policy_.policy, *environment, *store_, episode, Hooks(), stop_);
     store_->FinishRun(episode.run);
@@ -401,7 +322,7 @@ class Optimize {
       const fs::path trial = fs::absolute(work.path() / output.filename());
       WritePackageFiles(package, trial, gpu, false);
       ProofRequest ask;
-      ask.python = python_, ask.output = trial, ask.import = job_;
+      ask.python = python_, ask.output = trial, ask.import = request_.job;
       ask.precision = PrecisionName(PrecisionOf(problem_)), ask.device = device_;
       ask.lock = LockName();
       ask.compile = !options_.no_compile;
@@ -418,11 +339,11 @@ class Optimize {
   std::string LockName() const { return LockNameOf(device_); }
 
   // --no-source took it out for the policy alone.
-  Problem WithSource() const { return AsAsked(LoadProblemFile(target_.to), options_.device); }
+  Problem WithSource() const { return AsAsked(LoadProblemFile(request_.target.to), options_.device); }
 
   std::vector<std::string> Heading(const TurnRecord& turn) const {
     return {fmt::format("A drop-in for {} of {}.", problem_.module->class_name,
-                        fs::path(job_.file).filename().string()),
+                        fs::path(request_.job.file).filename().string()),
             fmt::format("Speed-up: {} against eager, 99 % interval, measured again after it had won",
                         RatioText(*episode_.best_speedup, episode_.best_speedup_low.value_or(0),
                                   episode_.best_speedup_high.value_or(0))),
@@ -438,7 +359,7 @@ class Optimize {
       return ratio.empty() ? Json() : Json(ratio.at(i));
     };
     const Json event = {{"event", "optimize"},
-                        {"problem", target_.id},
+                        {"problem", request_.target.id},
                         {"episode", text(episode_.id)},
                         {"speedup", or_null(episode_.best_speedup)},
                         {"speedup_low", or_null(episode_.best_speedup_low)},
@@ -455,8 +376,7 @@ class Optimize {
   const OptimizeOptions& options_;
   std::FILE* const text_out_;
   Progress progress_;
-  ImportJob job_;
-  ImportTarget target_;
+  const OptimizeImport request_;
   std::string device_, written_;
   fs::path python_;
   Problem problem_;
@@ -470,42 +390,9 @@ class Optimize {
 
 void AddOptimizeCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<OptimizeOptions>();
-  OptimizeOptions& o = *options;
   CLI::App* command =
       app.add_subcommand("optimize", "From your own PyTorch module to a faster drop-in, in one command");
-  command->footer(kOptimizeExamples);
-  command->add_option("module", o.target, "FILE.py or FILE.py:NAME, a class or function of the file")
-      ->required();
-  command->add_option("-o,--output", o.output,
-                      "The drop-in to write, NAME.py; its kernel goes to NAME_kernel beside it");
-  command->add_option("--example-inputs", o.example_inputs, "Its arguments: a file that torch.save wrote");
-  command->add_option("--init", o.init, "NAME=VALUE for the constructor; repeatable")
-      ->allow_extra_args(false);
-  command->add_option("--turns", o.turns, "How many turns in all")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
-  command
-      ->add_option("--policy", o.policy,
-                   "search, openai:MODEL, openai-responses:MODEL, anthropic:MODEL or local:DIR")
-      ->capture_default_str();
-  command->add_flag("--plan-only", o.plan_only, "Import, then say what would be tried");
-  command->add_flag("--no-compile", o.no_compile, "Do not time torch.compile of the original");
-  command->add_option("--seed", o.seed, "The seed of the policy's choices")
-      ->check(WhyNotWhole)
-      ->capture_default_str();
-  command->add_option("--limit", o.limit_s, "Seconds for the import")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  AddDynamicOption(command, &o.dynamic);
-  AddImportSandboxOptions(command, &o.sandbox);
-  AddTuneOption(command, &o.tune);
-  AddDeviceOptions(command, &o.device);
-  AddPolicyOptions(command, &o.model);
-  AddPrivacyOptions(command, &o.privacy);
-  command->add_option("--db", o.database, "The database")->capture_default_str();
-  command->add_option("--out", o.folder, "Where all kernels are written")->capture_default_str();
-  command->add_flag("--force", o.force, "Replace the output if it exists");
-  command->add_flag("--json", o.json, "One JSON object a line on stdout, all else on stderr");
+  AddOptimizeOptions(command, options.get());
   command->callback([options, action] { *action = [options] { return Optimize(*options).Go(); }; });
 }
 

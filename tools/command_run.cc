@@ -34,6 +34,7 @@
 #include "tools/policies.h"
 #include "tools/privacy.h"
 #include "tools/reference_check.h"
+#include "tools/run_text.h"
 
 namespace kevin {
 namespace {
@@ -233,7 +234,7 @@ class Run {
     };
     hooks.on_turn = [this, progress](const TurnRecord& turn, const EpisodeRecord& episode) {
       progress->Phase("");
-      progress->Line(TurnLine(turn));
+      progress->Line(TurnLine(turn, TurnLabel(turn.turn)));
       if (options_.json) Print(stdout, TrialLines(turn, episode) + ToLine(TurnJson(turn, episode)));
     };
     return hooks;
@@ -253,31 +254,6 @@ class Run {
     return turn == 0 ? std::string("start") : fmt::format("turn {}/{}", turn, last_turn_);
   }
 
-  std::string TurnLine(const TurnRecord& turn) const {
-    const EvaluationRecord& e = turn.evaluation;
-    std::string result = e.outcome;
-    if (e.speedup) {
-      result = fmt::format("{} {}, {}", e.outcome,
-                           RatioText(e.speedup->value, e.speedup->low, e.speedup->high), VerdictWord(e));
-    }
-    if (!e.cached_from.empty()) result += " (cached)";
-    if (e.against_best) {
-      const Ratio& r = *e.against_best;
-      result += fmt::format(", {}: {}", VerdictWords(Verdict::kAmbiguous, r, "the best"),
-                            RatioText(r.value, r.low, r.high));
-    }
-    const KnobTrial* chosen = ChosenTrial(turn.trials);
-    if (chosen != nullptr) result += " with " + SettingLine(chosen->setting);
-    const std::string tuned = turn.trials.size() > 1 ? fmt::format(", tune {:.1f}", turn.tune_s) : "";
-    const std::string waited = e.wait_s >= 0.05 ? fmt::format(", wait {:.1f}", e.wait_s) : "";
-    const std::string asked = turn.requests > 1 ? fmt::format("{} requests, ", turn.requests) : "";
-    const std::string cost = turn.requests > 0 ? "  " + asked + CostText(turn.cost_usd) : "";
-    return fmt::format(
-        "{}  {}  {:.1f} s (generate {:.1f}{}, compile {:.1f}, verify {:.1f}, measure {:.1f}{}, other {:.1f}){}",
-        TurnLabel(turn.turn), result, turn.seconds, turn.generate_s, tuned, e.compile_s, e.verify_s,
-        e.measure_s, waited, std::max(turn.overhead_s, 0.0), cost);
-  }
-
   void Report(const EpisodeRecord& episode) {
     if (options_.json) {
       Json event = EpisodeEvent(episode);
@@ -287,65 +263,13 @@ class Run {
     std::string text = "\n" + TurnTable(CurrentTurns(*store_, episode.id)) + "\n";
     if (episode.state == EpisodeState::kInterrupted)
       text += fmt::format("Stopped: {}; what was done is kept.\n", episode.state_reason);
-    text += BestText(episode);
+    text += BestText(*store_, episode, baseline_);
     if (!episode.best_path.empty()) text += fmt::format("kernel    {}\n", episode.best_path);
     if (episode.requests > 0)
       text += fmt::format("requests  {}, {}\n", episode.requests, CostText(episode.cost_usd));
     text += fmt::format("episode   {} (kevin show {})\ndatabase  {}\n", episode.id, ShellWord(episode.id),
                         options_.database);
     Print(text_out_, text);
-  }
-
-  std::string BestText(const EpisodeRecord& e) {
-    if (e.turns == 0) return "best      no turn was finished\n";
-    if (!e.best_turn) return "best      none of the kernels was correct\n";
-    const std::string turn = *e.best_turn == 0 ? std::string("the kernel given with --from")
-                                               : fmt::format("turn {}", *e.best_turn);
-    if (!e.best_speedup) return fmt::format("best      {}, not confirmed\n", turn);
-    const std::string over_baseline = OverBaselineText(baseline_, *e.best_speedup);
-    return fmt::format(
-               "best      {} with {}{}{}, measured again\n", turn,
-               RatioText(*e.best_speedup, e.best_speedup_low.value_or(0), e.best_speedup_high.value_or(0)),
-               over_baseline.empty() ? "" : " over eager", over_baseline) +
-           BestShapes(e) + OtherConfirmations(e);
-  }
-
-  static std::string PairsText(const EvaluationRecord& made) {
-    const Ratio& ratio = *made.against_best;
-    return fmt::format("; in the same pairs as turn {}: {}, {}", made.against_best_turn.value_or(0),
-                       RatioText(ratio.value, ratio.low, ratio.high), StandingWord(StandingOf(ratio)));
-  }
-
-  // The turns that were measured again and did not win: what decided are the pairs that they share with another turn.
-  std::string OtherConfirmations(const EpisodeRecord& e) {
-    std::string text;
-    for (const TurnRecord& turn : store_->LoadTurns(e.id)) {
-      if (turn.turn == *e.best_turn) continue;
-      std::string again, pairs;
-      for (const EvaluationRecord& made : store_->LoadEvaluations(e.id, turn.turn)) {
-        if (made.purpose != "confirm") continue;
-        again = made.speedup ? fmt::format("{:.3g}x", made.speedup->value) : made.outcome;
-        if (made.speedup && made.against_best) pairs = PairsText(made);
-      }
-      if (again.empty()) continue;
-      const std::string first = turn.evaluation.speedup
-                                    ? fmt::format("{:.3g}x", turn.evaluation.speedup->value)
-                                    : turn.evaluation.outcome;
-      text += fmt::format("          turn {} was {} and is {} when measured again{}\n", turn.turn, first,
-                          again, pairs);
-    }
-    return text;
-  }
-
-  // The shapes of a size set with several, as the confirmation that gave the best speed-up has them.
-  std::string BestShapes(const EpisodeRecord& e) {
-    std::string text;
-    for (const EvaluationRecord& made : store_->LoadEvaluations(e.id, *e.best_turn)) {
-      if (made.purpose != "confirm" || !made.speedup || made.speedup->value != e.best_speedup) continue;
-      text.clear();
-      for (const ShapeResult& shape : made.shapes) text += "  at      " + ShapeLine(shape) + "\n";
-    }
-    return text;
   }
 
   // The Error that follows says why; this says what was kept. The store itself may have failed.

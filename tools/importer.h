@@ -7,6 +7,8 @@
 
 #include "env/cpu/cpu_environment.h"
 #include "env/import/import.h"
+#include "env/import/import_targets.h"
+#include "env/import/imported_text.h"
 
 namespace CLI {
 class App;

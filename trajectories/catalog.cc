@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "env/error.h"
-#include "trajectories/formats.h"
+#include "trajectories/schema_text.h"
 
 namespace kevin {
 namespace {
@@ -116,7 +116,7 @@ Snapshot::Snapshot(Database& database) : database_(database) {
 Snapshot::~Snapshot() {
   try {
     database_.Execute("ROLLBACK");
-  } catch (const Error&) {  // it only read; the error that brought us here is the one to report
+  } catch (const Error&) {  // it only read; the earlier error is the one to report
   }
 }
 

@@ -66,7 +66,7 @@ Transaction::~Transaction() {
   if (database_ == nullptr || !database_->InTransaction()) return;
   try {
     database_->Execute("ROLLBACK");
-  } catch (const Error&) {  // the error that brought us here is the one to report
+  } catch (const Error&) {  // the earlier error is the one to report
   }
 }
 

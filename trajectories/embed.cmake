@@ -2,4 +2,4 @@
 file(READ ${INPUT} bytes HEX)
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
 string(REGEX REPLACE "((0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,))" "\\1\n" bytes "${bytes}")
-file(WRITE ${OUTPUT} "#include \"trajectories/formats.h\"\n\nnamespace kevin {\nconst char kSchema[] = {\n${bytes}0};\n}\n")
+file(WRITE ${OUTPUT} "#include \"trajectories/schema_text.h\"\n\nnamespace kevin {\nconst char kSchema[] = {\n${bytes}0};\n}\n")

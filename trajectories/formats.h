@@ -1,5 +1,5 @@
 #pragma once
-// The formats of the database: schema.sql as SQLite and PostgreSQL read it, and databases of older formats.
+// The format of the database and databases of older formats. schema_text.h has schema.sql itself.
 //
 // A SQLite file is upgraded when it is opened for writing, after a copy of it was made beside it. A server's tables
 // are upgraded only by `kevin db migrate`. Opening for reading never changes a database: temporary views of the
@@ -13,14 +13,8 @@
 
 namespace kevin {
 
-extern const char kSchema[];                // the whole of schema.sql, zero-terminated
 constexpr int kApplicationId = 1264940654;  // "Kevn"; PRAGMA application_id
 constexpr int kSchemaVersion = 10;          // PRAGMA user_version
-
-// schema.sql for PostgreSQL: the same tables and views under the same names, made from the same text. STRICT and PRAGMA
-// go, INTEGER is BIGINT, REAL is DOUBLE PRECISION, ANY and BLOB are BYTEA, text of tables is ordered by its bytes; a view
-// that takes JSON apart has a text of its own. Table kevin_format holds the format's number.
-std::string PostgresSchema();
 
 int64_t FormatOf(Database& database);
 
@@ -35,10 +29,15 @@ void UpgradeServer(Database& database);
 void RequireSpaceForUpgrade(const std::filesystem::path& file, int64_t bytes, int64_t free_bytes,
                             bool with_backup);
 
-// For a database that is only read.
+// For a database that is only read. old_formats.cc.
 void ReadAsNewest(Database& database, int64_t format);
 
 // Fills the columns of format 4 in rows that an older format wrote; a repetition changes nothing. Within a transaction.
+// outcome_fields.cc.
 void MoveOutcomeFields(Database& database);
+
+// The condition on rows of table turns of formats up to 7 that were sampled without top_k and min_p. `schema`: of the table
+// episodes, with its dot; may be empty.
+std::string SampledUnfiltered(const std::string& schema);
 
 }  // namespace kevin

@@ -8,6 +8,7 @@
 #include "trajectories/catalog.h"
 #include "trajectories/engine.h"
 #include "trajectories/formats.h"
+#include "trajectories/schema_text.h"
 #include "trajectories/store_impl.h"
 
 namespace kevin {

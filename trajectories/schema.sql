@@ -55,7 +55,7 @@ CREATE TABLE problems (
 ) STRICT;
 CREATE INDEX problems_id ON problems(id);
 
--- Bytes kept once, whoever refers to them. 'plain': body is the text itself. 'zlib': body is a zlib stream.
+-- Bytes kept once, for all rows that refer to them. 'plain': body is the text itself. 'zlib': body is a zlib stream.
 -- Arrays (token ids: int32, log-probabilities: float32) are little-endian, without a header, always 'zlib'.
 CREATE TABLE blobs (
   hash  TEXT PRIMARY KEY,                    -- of the uncompressed bytes

@@ -101,6 +101,17 @@ struct Store::Impl {
 std::string InsertEvaluation(Database& database, const std::string& episode, int turn,
                              const EvaluationRecord& e);
 
+// Within a write: the evaluations named, what repeats them and what they superseded are now superseded `by` another one.
+void MarkSuperseded(Database& database, const std::vector<std::string>& evaluations, const std::string& by);
+
+// The seconds for which it held the device; none for a repeated verdict.
+double DeviceSeconds(const EvaluationRecord& evaluation);
+
+// Those of a turn that fit `more`, a condition that begins with AND or is empty; oldest first, without samples.
+std::vector<EvaluationRecord> ReadEvaluations(Database& database, const std::string& episode, int turn,
+                                              const std::string& more);
+std::vector<Sample> ReadSamples(Database& database, const std::string& evaluation);
+
 // "INSERT INTO table(a, b) VALUES (?, ?)" for a list of columns; `verb` "INSERT OR IGNORE" leaves a row that
 // is there already as it is.
 inline std::string InsertSql(std::string_view verb, std::string_view table, std::string_view columns) {

@@ -226,7 +226,7 @@ void WorkQueue::Park(const Lease& lease, const std::string& reason) {
   });
 }
 
-void WorkQueue::ReclaimFromTheDead(const std::string& collection) {
+void WorkQueue::ReclaimFromEnded(const std::string& collection) {
   Store::Impl& impl = store_.impl();
   std::set<std::string> owners;
   {

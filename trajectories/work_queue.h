@@ -3,12 +3,12 @@
 // processes lease them, one at a time per item, with no coordinator.
 //
 //   waiting -> leased -> done          by the holder of the latest lease (its fence)
-//              leased -> waiting       given back, or broken off by a fault, after a rest
-//              leased -> leased        its lease ran out or its owner is dead: the next one takes it over
+//              leased -> waiting       given back, or broken off by an error, after a rest
+//              leased -> leased        its lease ran out or its owner has ended: the next one takes it over
 //              any    -> parked        it killed its workers or failed too often; `error` says why
 //
 // A lease is an id and a fencing number that grows with each lease. Writes to the item's episode are checked
-// against it (Store::Hold), so that a worker that was thought dead cannot write beside its successor.
+// against it (Store::Hold), so that a worker that seemed to have ended cannot write beside its successor.
 // Threads, durability, errors: as Store's.
 
 #include <cstdint>
@@ -55,8 +55,8 @@ struct LeaseTerms {
   std::string collection;
   std::string device;        // its model; an item begun on another one is left to others
   double seconds = 60;       // unless renewed
-  int most_kills = 3;        // so many dead workers without a turn between them park an item
-  bool last_chances = true;  // also items that the next dead worker parks; false leaves them for later
+  int most_kills = 3;        // so many ended workers without a turn between them park an item
+  bool last_chances = true;  // also items that the next ended worker parks; false leaves them for later
 };
 
 // The resources that a collection has used so far, over all its processes.
@@ -87,7 +87,7 @@ class WorkQueue {
   // A collection by its run's id or a unique beginning of it; unknown or ambiguous: kBadRequest.
   CollectionRecord Find(const std::string& prefix);
 
-  // The next item that waits; what dead workers left behind waits again. Nothing: none is there just now.
+  // The next item that waits; what ended workers left behind waits again. Nothing: none is there just now.
   std::optional<WorkItem> Take(const LeaseTerms& terms);
 
   // Moves the ends of these leases; returns the items that somebody else has by now.
@@ -99,8 +99,8 @@ class WorkQueue {
   void Fault(const Lease& lease, const std::string& error, double rest_s);  // try again later
   void Park(const Lease& lease, const std::string& reason);
 
-  // Leases of processes of this machine that are dead end now instead of at their time.
-  void ReclaimFromTheDead(const std::string& collection);
+  // Leases of processes of this machine that have ended end now instead of at their time.
+  void ReclaimFromEnded(const std::string& collection);
 
   // Marks the collection finished if nothing is left to do; true if it is.
   bool FinishIfDone(const std::string& collection);

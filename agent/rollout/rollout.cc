@@ -57,7 +57,7 @@ class Rollout {
   }
 
   RolloutEnd Run() {
-    queue_.ReclaimFromTheDead(options_.collection);
+    queue_.ReclaimFromEnded(options_.collection);
     Recount();
     std::thread keeper([this] { Keep(); });
     std::vector<std::thread> workers;
@@ -239,7 +239,7 @@ class Rollout {
         if (now - renewed >= std::min(renew_every, milliseconds(5000))) {
           renewed = now;
           RenewLeases();
-          queue_.ReclaimFromTheDead(options_.collection);
+          queue_.ReclaimFromEnded(options_.collection);
         }
         if (now - recounted >= kRecountEvery) {
           recounted = now;

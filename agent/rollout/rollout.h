@@ -4,7 +4,7 @@
 //
 // Each of `parallel` threads leases an item and runs its episode, or the missing part of it. Policies answer
 // and compilers work in parallel; a device measures one candidate at a time. One more thread renews the
-// leases, takes over items of dead processes of this machine, and checks the budget. Every event has one
+// leases, takes over items of ended processes of this machine, and checks the budget. Every event has one
 // effect on the item:
 //
 //   event                          effect

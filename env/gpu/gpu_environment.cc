@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <fstream>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -14,15 +14,13 @@
 #include "env/ceilings.h"
 #include "env/error.h"
 #include "env/gpu/compile/compile_cache.h"
-#include "env/gpu/compile/compile_farm.h"
-#include "env/gpu/compile/gpu_module.h"
 #include "env/gpu/find_gpus.h"
+#include "env/gpu/gpu_build.h"
+#include "env/gpu/gpu_examination.h"
 #include "env/gpu/gpu_python.h"
 #include "env/gpu/judge/gpu_ceilings.h"
 #include "env/gpu/judge/gpu_evaluator.h"
-#include "env/gpu/launch/launch_function.h"
 #include "env/gpu/machine_key.h"
-#include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/launch_plan.h"
 #include "env/graph_source.h"
 #include "env/problem/precision.h"
@@ -43,17 +41,6 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kGpuEnvironmentVersion = 5;  // bump when verdicts or times may change
-constexpr double kCrashCheck_s = 5, kProfile_s = 120;
-
-// A candidate as machine code, or its failure.
-struct Built {
-  std::optional<Outcome> failure;
-  LaunchPlan plan;
-  LaunchList list;
-  GpuModule module;
-  std::string log;
-  double compile_s = 0;
-};
 
 class DeviceEnvironment final : public GpuEnvironment {
  public:
@@ -84,15 +71,7 @@ class DeviceEnvironment final : public GpuEnvironment {
   void AddCeilings(const std::atomic<bool>* stop, Evaluation* evaluation);
   std::map<std::string, std::string> KeyParts(const Problem& problem, const Candidate& candidate,
                                               const EvaluateOptions& options);
-  Built Build(const SizedProblem& sized, const Candidate& candidate, bool debug = false);
-  std::string MachineKeyOf(const Problem& problem, const Built& built, const EvaluateOptions& options);
-  Examiner MakeExaminer(const std::string& inputs, double timeout_s);
-  void NameCrashedLine(const SizedProblem& sized, const std::string& plan, const EvaluateOptions& options,
-                       Evaluation* evaluation);
-  void ReadCounters(const SizedProblem& sized, const std::string& plan, const EvaluateOptions& options,
-                    Evaluation* evaluation);
-  std::vector<KernelReport> Reports(const Built& built) const;
-  std::string TrustedCubin();
+  std::string MachineKeyOf(const Problem& problem, const GpuBuild& built, const EvaluateOptions& options);
   void SayShared(const std::string& others);
   std::unique_ptr<EvaluatorClient> StartEvaluator();
   void DescribeDevice(const json& device);
@@ -101,47 +80,29 @@ class DeviceEnvironment final : public GpuEnvironment {
 
   const EnvironmentOptions options_;
   GpuFound gpu_;
-  std::string architecture_;
   bool namespaces_ = NamespacesAvailable();
-  CudaToolchain toolchain_;
-  CompileFarm farm_;
+  GpuBuilder builder_;
   FolderHashes include_hashes_;
   MultiprocessorLimits limits_;
   EnvironmentFacts facts_;
-  std::string driver_, torch_, lock_name_;
+  std::string driver_, torch_;
   std::string trusted_cubin_;  // path
   std::atomic<bool> said_shared_ = false;
-  std::atomic<int> reports_ = 0;  // of the profiler, written so far
   GraphSource graphs_{options_.program_directory, options_.cache_directory};
   std::mutex ceilings_mutex_;
   std::optional<CeilingStore> ceilings_;  // once the device is known
   SharedEvaluator evaluator_{[this] { return StartEvaluator(); }};
-  GpuPython python_{{options_, gpu_.index, namespaces_, architecture_, toolchain_.version,
-                     [this] { return trusted_cubin_.empty() ? TrustedCubin() : trusted_cubin_; }}};
+  const std::function<std::string()> trusted_path_ = [this] {
+    return trusted_cubin_.empty() ? builder_.TrustedCubin() : trusted_cubin_;
+  };
+  GpuPython python_{
+      {options_, gpu_.index, namespaces_, builder_.architecture(), builder_.compiler(), trusted_path_}};
+  GpuExaminations examinations_{
+      {options_, gpu_.index, DeviceLock::NameOfGpu(gpu_.pci_bus), namespaces_, trusted_path_}};
 };
 
-std::string ArchitectureOf(const GpuFound& gpu) {
-  const int capability = gpu.capability_major * 10 + gpu.capability_minor;
-  // From 9.0 on, architecture-specific features (wgmma, setmaxnreg) need the suffix.
-  return fmt::format("sm_{}{}", capability, capability >= 90 ? "a" : "");
-}
-
-CompileFarmOptions FarmOptions(const EnvironmentOptions& options) {
-  CompileFarmOptions farm;
-  farm.compiler_program = RequireProgram(options.program_directory, "kevin-gpu-compiler");
-  farm.runner_program = RequireProgram(options.program_directory, "kevin-runner");
-  farm.cache_directory = options.cache_directory;
-  farm.namespaces = NamespacesAvailable();
-  farm.limits = options.limits;
-  return farm;
-}
-
 DeviceEnvironment::DeviceEnvironment(const EnvironmentOptions& options, const GpuFound& gpu)
-    : options_(options),
-      gpu_(gpu),
-      architecture_(ArchitectureOf(gpu)),
-      toolchain_(FindCudaToolchain()),
-      farm_(toolchain_, FarmOptions(options)) {
+    : options_(options), gpu_(gpu), builder_(options, gpu) {
   facts_.kinds = {"cuda", "ptx", "modelnew", "triton"};
   facts_.default_size = "full";
   facts_.isolation = namespaces_ ? "full" : "reduced (no namespaces on this machine)";
@@ -164,35 +125,11 @@ DeviceEnvironment::DeviceEnvironment(const EnvironmentOptions& options, const Gp
   DescribeCeilings();
 }
 
-std::string DeviceEnvironment::TrustedCubin() {
-  GpuCompileRequest request;
-  request.device_text = TrustedKernelText();
-  request.kernels = TrustedKernelNames();
-  request.architecture = architecture_;
-  const GpuCompiled compiled = farm_.Compile(request);
-  if (compiled.module.cubin.empty()) {
-    throw Error(ExitCode::kMachine, "NVRTC does not compile Kevin's own kernels: " + compiled.log,
-                "install NVRTC 13.0 (tools/setup.sh does), or point KEVIN_CUDA at a CUDA 13 toolkit");
-  }
-  const fs::path folder = options_.cache_directory / "gpu-trusted";
-  fs::create_directories(folder);
-  const fs::path path = folder / (Sha256Hex(compiled.module.cubin) + ".cubin");
-  if (fs::exists(path)) return path;
-  const fs::path partial = path.string() + "." + std::to_string(getpid());
-  std::ofstream out(partial, std::ios::binary);
-  out << compiled.module.cubin;
-  if (!out.flush())
-    throw Error(ExitCode::kBroken, "cannot write " + partial.string(), "free some disk space");
-  out.close();
-  fs::rename(partial, path);
-  return path;
-}
-
 std::unique_ptr<EvaluatorClient> DeviceEnvironment::StartEvaluator() {
   const fs::path evaluator = RequireProgram(options_.program_directory, "kevin-evaluator");
   const fs::path runner = RequireProgram(options_.program_directory, "kevin-gpu-runner");
   RequireProgram(options_.program_directory, kGpuJudgePlugin);
-  trusted_cubin_ = TrustedCubin();
+  trusted_cubin_ = builder_.TrustedCubin();
   std::vector<std::string> environment = TrustedEnvironment(1);
   environment.emplace_back("CUDA_DEVICE_ORDER=PCI_BUS_ID");
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
@@ -209,91 +146,22 @@ void DeviceEnvironment::DescribeDevice(const json& device) {
   const std::string name = device.at("name");
   driver_ = std::to_string(device.at("driver").get<int>());
   torch_ = device.at("torch");
-  lock_name_ = DeviceLock::NameOfGpu(gpu_.pci_bus);
   facts_.device = fmt::format("cuda:{}: {}", gpu_.index, name);
   ceilings_.emplace(
       options_.cache_directory / "ceilings",
       fmt::format("gpu {}\n{} {}, {} multiprocessors, {} MHz\ndriver {}, torch {}", kGpuCeilingsVersion, name,
-                  architecture_, device.at("multiprocessors").get<int>(), device.at("clock_mhz").get<int>(),
-                  driver_, torch_));
-  facts_.compiler = toolchain_.version;
-  facts_.compiler_flags = "for " + architecture_;
+                  builder_.architecture(), device.at("multiprocessors").get<int>(),
+                  device.at("clock_mhz").get<int>(), driver_, torch_));
+  facts_.compiler = builder_.compiler();
+  facts_.compiler_flags = "for " + builder_.architecture();
   facts_.gpu = {gpu_.capability_major * 10 + gpu_.capability_minor, device.at("multiprocessors").get<int>(),
                 device.at("block_shared_bytes").get<int64_t>()};
   facts_.machine = fmt::format(
       "{} ({}), {} multiprocessors, {:.0f} GB of memory, {} MB L2, {} KiB of shared memory and {} registers "
       "a multiprocessor, at most {} bytes of shared memory a block",
-      name, architecture_, device.at("multiprocessors").get<int>(),
+      name, builder_.architecture(), device.at("multiprocessors").get<int>(),
       device.at("memory_bytes").get<double>() * 1e-9, device.at("l2_bytes").get<int64_t>() >> 20,
       limits_.shared_bytes >> 10, limits_.registers, facts_.gpu.block_shared_bytes);
-}
-
-Built DeviceEnvironment::Build(const SizedProblem& sized, const Candidate& candidate, bool debug) {
-  Built built;
-  const auto start = Clock::now();
-  try {
-    InterpretedLaunch launch = InterpretLaunch(sized, candidate.kind, candidate.source);
-    GpuCompileRequest request;
-    request.kind = candidate.kind;
-    request.device_text = launch.split.device_text;
-    request.kernels.assign(launch.kernels.begin(), launch.kernels.end());
-    for (const ConstantValue& constant : launch.list.constants) request.variables.push_back(constant.symbol);
-    request.symbols = sized.symbols;
-    request.architecture = architecture_;
-    request.include_directories = options_.include_directories;
-    request.debug = debug;
-    GpuCompiled compiled = farm_.Compile(request);
-    built.list = std::move(launch.list);
-    for (const std::string& note : launch.split.notes) built.log += note + "\n";
-    for (const std::string& note : compiled.notes) built.log += note + "\n";
-    built.log += compiled.log;
-    if (compiled.timed_out) {
-      built.failure = TimedOut{"compile", options_.limits.compile_timeout_s};
-    } else if (compiled.module.cubin.empty()) {
-      built.failure = CompileFailed{compiled.log};
-    } else if (!compiled.refused.empty()) {
-      built.failure = Refused{compiled.refused};
-    } else {
-      std::string error;
-      const PtxReport report = InspectPtx(compiled.module.ptx, debug);
-      built.plan = MakeLaunchPlan(built.list, compiled.module, report.globals, compiled.variables, &error);
-      if (!error.empty()) built.failure = CompileFailed{error};
-      built.module = std::move(compiled.module);
-    }
-  } catch (const LaunchException& exception) {
-    built.failure = CompileFailed{exception.error().message};
-  }
-  built.compile_s = SecondsSince(start);
-  return built;
-}
-
-std::vector<KernelReport> DeviceEnvironment::Reports(const Built& built) const {
-  std::vector<KernelReport> reports;
-  for (const PlannedOperation& operation : built.plan.operations) {
-    const auto* planned = std::get_if<PlannedLaunch>(&operation);
-    if (!planned) continue;
-    const KernelLaunch& launch = planned->launch;
-    const auto info = std::find_if(built.module.kernels.begin(), built.module.kernels.end(),
-                                   [&](const KernelInfo& kernel) { return kernel.name == launch.kernel; });
-    if (info == built.module.kernels.end()) continue;
-    const auto dimensions = [](const Dim3& d) { return fmt::format("{} x {} x {}", d.x, d.y, d.z); };
-    KernelReport report;
-    report.name = launch.kernel;
-    report.grid = dimensions(launch.grid);
-    report.block = dimensions(launch.block);
-    report.registers = info->registers;
-    report.static_shared_bytes = info->static_shared_bytes;
-    report.dynamic_shared_bytes = launch.shared_bytes;
-    report.spill_store_bytes = info->spill_store_bytes;
-    report.spill_load_bytes = info->spill_load_bytes;
-    const Occupancy occupancy =
-        OccupancyOf(limits_, static_cast<int>(launch.block.x * launch.block.y * launch.block.z),
-                    info->registers, info->static_shared_bytes + launch.shared_bytes);
-    report.occupancy = occupancy.share;
-    report.limited_by = occupancy.limited_by;
-    reports.push_back(std::move(report));
-  }
-  return reports;
 }
 
 std::map<std::string, std::string> DeviceEnvironment::KeyParts(const Problem& problem,
@@ -305,7 +173,7 @@ std::map<std::string, std::string> DeviceEnvironment::KeyParts(const Problem& pr
   std::map<std::string, std::string> parts = {
       {"threads", "0"},
       {"baseline_version", "eager libtorch " + torch_},
-      {"toolchain_version", toolchain_.version + " " + architecture_},
+      {"toolchain_version", builder_.compiler() + " " + builder_.architecture()},
       {"device_model", facts_.device.substr(facts_.device.find(": ") + 2)},
       {"driver", driver_ + ", Linux " + KernelRelease()},
       {"isolation", facts_.isolation},
@@ -318,7 +186,7 @@ std::map<std::string, std::string> DeviceEnvironment::KeyParts(const Problem& pr
   return KeyPartsOf(problem, candidate, options.workload, parts);
 }
 
-std::string DeviceEnvironment::MachineKeyOf(const Problem& problem, const Built& built,
+std::string DeviceEnvironment::MachineKeyOf(const Problem& problem, const GpuBuild& built,
                                             const EvaluateOptions& options) {
   std::map<std::string, std::string> parts = KeyParts(problem, {}, options);
   parts["candidate"] = MachinePlanHash(built.plan);
@@ -330,7 +198,7 @@ std::string DeviceEnvironment::MachineKey(const Problem& problem, const Candidat
                                           const EvaluateOptions& options) {
   if (IsPython(candidate.kind)) return "";
   if (options.on_phase) options.on_phase("compile");
-  const Built built = Build(AtSize(problem, options.workload.size), candidate);
+  const GpuBuild built = builder_.Build(AtSize(problem, options.workload.size), candidate);
   return built.failure ? "" : MachineKeyOf(problem, built, options);
 }
 
@@ -357,7 +225,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   }
   if (options.on_phase) options.on_phase("compile");
   const SizedProblem sized = AtSize(problem, options.workload.size);
-  const Built built = Build(sized, candidate);
+  const GpuBuild built = builder_.Build(sized, candidate);
   evaluation.compile_s = built.compile_s;
   evaluation.log = built.log.substr(0, static_cast<size_t>(options_.limits.max_log_bytes));
   evaluation.launch_list = LaunchListToText(built.list);
@@ -365,7 +233,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
     evaluation.outcome = *built.failure;
     return evaluation;
   }
-  evaluation.kernels = Reports(built);
+  evaluation.kernels = GpuBuilder::Reports(built, limits_);
   evaluation.machine_key = MachineKeyOf(problem, built, options);
   if (options.known && !options.confirm) {
     if (const std::optional<Evaluation> known = options.known(evaluation.machine_key)) {
@@ -381,7 +249,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   }
   std::string start_plan;
   if (!options.start_source.empty()) {
-    const Built start = Build(
+    const GpuBuild start = builder_.Build(
         sized, {options.start_kind.empty() ? candidate.kind : options.start_kind, options.start_source});
     if (start.failure) {
       throw Error(ExitCode::kBadRequest,
@@ -401,9 +269,10 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   if (evaluation.shared_gpu) SayShared(result.at("others"));
   if (options.screen) return evaluation;
   if (std::holds_alternative<Measured>(evaluation.outcome)) AddCeilings(options.stop, &evaluation);
-  if (std::holds_alternative<Crashed>(evaluation.outcome)) NameCrashedLine(sized, plan, options, &evaluation);
+  if (std::holds_alternative<Crashed>(evaluation.outcome))
+    examinations_.NameCrashedLine(sized, plan, options, &evaluation);
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
-    ReadCounters(sized, plan, options, &evaluation);
+    examinations_.ReadCounters(sized, plan, options, &evaluation);
   return evaluation;
 }
 
@@ -447,7 +316,7 @@ std::optional<Diagnosis> DeviceEnvironment::Diagnose(const Problem& problem, con
   if (IsPython(candidate.kind)) return std::nullopt;
   if (options.on_phase) options.on_phase("diagnose");
   const auto start = Clock::now();
-  const Built built = Build(AtSize(problem, options.workload.size), candidate);  // from the cache
+  const GpuBuild built = builder_.Build(AtSize(problem, options.workload.size), candidate);  // from the cache
   if (built.failure) return std::nullopt;
   json request = RequestOf("diagnose", problem, options.workload);
   request["plan"] = LaunchPlanToText(built.plan);
@@ -473,18 +342,6 @@ Preparation DeviceEnvironment::Prepare(const Problem& problem, const EvaluateOpt
           result.at("reference_us"), result.at("slots"),  result.at("used_bytes"),  result.at("total_bytes")};
 }
 
-Examiner DeviceEnvironment::MakeExaminer(const std::string& inputs, double timeout_s) {
-  ExaminerOptions examiner;
-  examiner.program = RequireProgram(options_.program_directory, "kevin-gpu-examiner");
-  examiner.work_directory = options_.cache_directory / "gpu-work";
-  examiner.trusted_cubin = trusted_cubin_;
-  examiner.device = gpu_.index;
-  examiner.namespaces = namespaces_;
-  examiner.inputs = inputs == "kernelbench" ? InputMode::kKernelBench : InputMode::kDefault;
-  examiner.timeout_s = timeout_s;
-  return Examiner(std::move(examiner));
-}
-
 // Once: a run may go on for hours beside another process.
 void DeviceEnvironment::SayShared(const std::string& others) {
   if (said_shared_.exchange(true)) return;
@@ -496,56 +353,14 @@ void DeviceEnvironment::SayShared(const std::string& others) {
       gpu_.index, others);
 }
 
-// Where compute-sanitizer is installed and finds the same fault; the outcome does not depend on it.
-void DeviceEnvironment::NameCrashedLine(const SizedProblem& sized, const std::string& plan,
-                                        const EvaluateOptions& options, Evaluation* evaluation) {
-  if (!namespaces_ || Examiner::FindTool("compute-sanitizer").empty()) return;
-  try {
-    const DeviceLock lock(lock_name_, LockMode::kExclusive, &evaluation->wait_s, options.stop);
-    const CheckReport report =
-        MakeExaminer(options.workload.inputs, kCrashCheck_s).Check("memcheck", sized, plan);
-    if (report.finding.empty()) return;
-    auto& crashed = std::get<Crashed>(evaluation->outcome);
-    if (report.line > 0) crashed.message += fmt::format("; line {}", report.line);
-    crashed.message += ": " + report.finding;
-  } catch (const Error&) {
-  }
-}
-
-void DeviceEnvironment::ReadCounters(const SizedProblem& sized, const std::string& plan,
-                                     const EvaluateOptions& options, Evaluation* evaluation) {
-  fs::path report = options.profile_report;
-  const int number = ++reports_;
-  if (!report.empty() && number > 1) {
-    report.replace_filename(
-        fmt::format("{}-{}{}", report.stem().string(), number, report.extension().string()));
-  }
-  const DeviceLock lock(lock_name_, LockMode::kExclusive, &evaluation->wait_s, options.stop);
-  evaluation->profile = MakeExaminer(options.workload.inputs, kProfile_s).Profile(sized, plan, report);
-}
-
 Examination DeviceEnvironment::Examine(const Problem& problem, const Candidate& candidate,
                                        const ExamineOptions& options) {
-  Examination examination;
   if (IsPython(candidate.kind)) {
     throw Error(ExitCode::kBadRequest, "kernels in Python cannot be examined by NVIDIA's tools here",
                 "leave the option out, or use a .cu file");
   }
   const SizedProblem sized = AtSize(problem, options.size);
-  const Built built = Build(sized, candidate, options.debug);
-  if (built.failure) {
-    examination.failure = fmt::format("{}: {}", OutcomeName(*built.failure), OutcomeReason(*built.failure));
-    return examination;
-  }
-  const Examiner examiner = MakeExaminer(options.inputs, kProfile_s);
-  if (options.sass) examination.sass = examiner.Disassemble(built.module.cubin);
-  const std::string plan = LaunchPlanToText(built.plan);
-  double wait_s = 0;
-  const DeviceLock lock(lock_name_, LockMode::kExclusive, &wait_s);
-  if (options.debug) examination.printed = examiner.Print(sized, plan);
-  for (const std::string& check : options.checks)
-    examination.checks.push_back(examiner.Check(check, sized, plan));
-  return examination;
+  return examinations_.Examine(sized, builder_.Build(sized, candidate, options.debug), options);
 }
 
 }  // namespace

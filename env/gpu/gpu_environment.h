@@ -1,34 +1,18 @@
 #pragma once
-// Judges candidates of kinds `cuda` and `ptx` on one NVIDIA GPU (env/environment.h): interprets the launch
-// function, compiles and inspects the device code in this process, and lets the evaluator
-// (env/gpu/judge/gpu_evaluator.h) verify and time it. Further requests, for tools: examination, admission,
-// preparation.
+// Judges candidates of kinds `cuda` and `ptx` on one NVIDIA GPU (env/environment.h): builds them (env/gpu/gpu_build.h)
+// and lets the evaluator (env/gpu/judge/gpu_evaluator.h) verify and time them. Python kinds: env/gpu/gpu_python.h. Further
+// requests, for tools: examination (env/gpu/gpu_examination.h), admission, preparation.
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "env/environment.h"
-#include "env/gpu/examine/examiner.h"
 #include "env/gpu/find_gpus.h"
+#include "env/gpu/gpu_examination.h"
 #include "env/verdict/admission.h"
 
 namespace kevin {
-
-struct ExamineOptions {
-  std::string size = "small";
-  std::string inputs = "default";
-  bool sass = false;                // the machine code as text
-  bool debug = false;               // make one call with printf allowed, and return its output
-  std::vector<std::string> checks;  // of compute-sanitizer: "memcheck", "racecheck", "initcheck"
-};
-
-struct Examination {
-  std::string failure;  // why it cannot be examined: it does not compile, or is refused
-  std::string sass;
-  std::string printed;
-  std::vector<CheckReport> checks;
-};
 
 // The cost of everything before a first candidate of a problem can be judged (env/gpu/judge/gpu_judge.h).
 struct Preparation {

@@ -1,7 +1,7 @@
 #pragma once
 // START HERE for `kevin import`: a user's PyTorch module becomes a problem file. Three steps: choose the files and
-// their ids, have Python describe each module, write the description as a problem file. tools/importer.h runs them
-// and the admission.
+// their ids (import_targets.h), have Python describe each module (here), write the description as a problem file
+// (imported_text.h). tools/importer.h runs them and the admission.
 
 #include <atomic>
 #include <filesystem>
@@ -17,31 +17,6 @@
 #include "env/python/torch_compile.h"
 
 namespace kevin {
-
-// --- Files and ids ---
-
-struct ImportTarget {
-  std::filesystem::path from;  // the user's file; empty for a function
-  std::string id;              // "kb/level1/19"
-  std::string name;            // "ReLU"
-  std::filesystem::path to;    // the problem file
-};
-
-// Throws Error(kBadRequest) unless `suite` can name a folder of imported problems: letters, digits, - and _,
-// and not a name that ships with Kevin.
-void CheckSuiteName(const std::string& suite);
-
-// `stem` is the file's name without its ending ("19_ReLU"), `folder` the folder in the suite ("level1"; may
-// be empty).
-ImportTarget MakeImportTarget(const std::string& suite, const std::string& folder, const std::string& stem);
-
-// All files of a tree like KernelBench's: level*/N_Name.py below it or below its folder KernelBench; without
-// those, the .py files of the folder itself. In the order of their ids. `level` 0 means all. Throws
-// Error(kBadRequest) if there are none.
-std::vector<ImportTarget> TargetsOfTree(const std::filesystem::path& tree, const std::string& suite,
-                                        int level);
-
-// --- Python's description of a module ---
 
 // A shape of a size set beside `full` and `small`. Symbols that are left out have their value at full.
 struct ImportShape {
@@ -78,7 +53,7 @@ struct ImportJob {
 // As import_module.py takes it: one line.
 std::string ImportJobText(const ImportJob& job);
 
-// Either the parts of a problem file, for ImportedProblemText, or the reason why there are none.
+// Either the parts of a problem file, for ImportedProblemText (imported_text.h), or the reason why there are none.
 struct ImportAnswer {
   nlohmann::json found;
   std::string refusal, next_step;
@@ -122,30 +97,5 @@ class PythonImporter {
   std::vector<std::filesystem::path> visible_;  // in it, for the process that runs
   std::unique_ptr<PythonProcess> process_;
 };
-
-// --- The text of the problem file ---
-
-// How the inputs and the check of an imported problem are changed until incorrect answers fail on it.
-enum class Hardness {
-  kAsGiven,        // inputs as in the user's file
-  kMixture,        // floating-point inputs from the mixture
-  kMixtureStrict,  // and a shorter sum assumed in the error bound
-  kShiftedStrict,  // as in the file but around 64, and the shorter sum: rounded inputs change means and losses too
-};
-
-struct ImportedProblem {
-  std::string id, name;
-  std::string from;       // the user's file or function, for a comment
-  std::string remark;     // one more line of comment; may be empty
-  std::string hardened;   // why inputs are harder than given: the flag degenerate-upstream; may be empty
-  std::string rejection;  // why it is not admitted: the flag inadmissible; may be empty
-  Hardness hardness = Hardness::kAsGiven;
-};
-
-// `found` is ImportAnswer::found. Throws nlohmann::json::exception if a part is missing.
-std::string ImportedProblemText(const nlohmann::json& found, const ImportedProblem& problem);
-
-// Whether the mixture would differ from the given inputs.
-bool CanBeHarder(const nlohmann::json& found);
 
 }  // namespace kevin

@@ -3,10 +3,10 @@
 // `get_init_inputs`. Models trained on KernelBench expect a problem in this form; `kevin problems ID --python` prints it.
 // Pure; any thread.
 //
-// The reference is the TorchScript text of the problem with its operators under their Python names. The constructor takes
-// KernelBench's arguments (env/problem/model_facts.h), parameters have KernelBench's names in state_dict(), and their
-// shapes are those of the problem at every size. A problem without facts has a constructor without arguments and
-// parameters under its own names.
+// The reference is the TorchScript text of the problem with its operators under their Python names
+// (env/problem/python_operators.h). The constructor takes KernelBench's arguments (env/problem/model_facts.h), parameters
+// have KernelBench's names in state_dict(), and their shapes are those of the problem at every size. A problem without
+// facts has a constructor without arguments and parameters under its own names.
 
 #include <string>
 
@@ -17,9 +17,5 @@ namespace kevin {
 // Runs with torch 2.11 and nothing else. The values of get_inputs() follow the distributions of the problem in kind
 // (normal, uniform, integers), not number by number: verdicts use env/process/generator.h.
 std::string PythonModel(const SizedProblem& problem);
-
-// TorchScript text with Python's names of the operators: "torch.linear" is "F.linear", "torch.linalg_norm" is
-// "torch.linalg.norm", and what Python has under no name of its own is "torch.ops.aten.NAME".
-std::string PythonOperators(const std::string& torchscript);
 
 }  // namespace kevin

@@ -54,6 +54,10 @@ class TomlSection {
   const toml::table* table_;
 };
 
+// A problem out of a whole file: all but its text, hash and path. The file is hostile: each value is checked, expressions at
+// every size.
+Problem ReadProblem(const TomlSection& top);
+
 // Fills sizes and shape_sets from the table `sizes`: [sizes.NAME] has one shape; [[sizes.NAME]] stands once
 // for each of several, with an optional weight. Messages name a shape "sizes.mine/2", counted from 1.
 void ReadSizeSets(const TomlSection& sizes, Problem* problem);

@@ -43,7 +43,7 @@ void ParallelFor(int64_t count, int64_t grain, int threads, const Work& work) {
 enum class LockMode { kShared, kExclusive };
 
 // The lock of one device: files in DeviceLock::Directory(), which the lock's users share and no one else can
-// open. It is fair: whoever waits holds the device's gate, and later comers queue there, so that overlapping
+// open. It is fair: a thread that waits holds the device's gate, and later comers queue there, so that overlapping
 // compiles cannot keep a measurement waiting. A thread that holds a lock must not ask for the same device.
 class DeviceLock {
  public:

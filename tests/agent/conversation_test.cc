@@ -1,65 +1,32 @@
+// What prompts say of the problem, the rules and the machine, for each kind; the same as plain data.
+
 #include "agent/conversation.h"
 
-#include <fmt/ranges.h>
-
-#include "agent/episode.h"
+#include "agent/task.h"
 #include "env/ceilings.h"
 #include "env/problem/precision.h"
+#include "tests/agent/conversation_fixture.h"
 #include "tests/catch.h"
-#include "tests/support/fakes.h"
 #include "tests/support/golden.h"
 
 namespace kevin {
 namespace {
 
-struct Fixture {
-  Problem problem = testing::ReluProblem();
-  SizedProblem sized = AtSize(problem, "small");
-  ConversationContext context;
-
-  Fixture() {
-    context.problem = &sized;
-    context.machine = "Fake CPU, 2 cores, avx2 fma, L1d 32K";
-    context.threads = 2;
-    context.tune = 8;
-  }
-};
-
-TurnRecord Turn(int number, const std::string& comment, std::optional<double> speedup,
-                const std::string& summary) {
-  TurnRecord turn;
-  turn.turn = number;
-  turn.summary = summary;
-  turn.feedback = "Feedback of turn " + std::to_string(number) + ".";
-  turn.evaluation.source = comment.empty() ? "" : testing::FakeSource(comment);
-  turn.evaluation.outcome = speedup ? "measured" : "wrong";
-  turn.evaluation.correct = speedup.has_value();
-  turn.evaluation.candidate_hash = comment;
-  if (speedup) {
-    turn.evaluation.speedup = Ratio{*speedup, *speedup - 0.05, *speedup + 0.05};
-    turn.evaluation.candidate_us = 100 / *speedup;
-  }
-  return turn;
-}
-
-std::string AsText(const std::vector<Message>& messages) {
-  std::string text;
-  for (const Message& message : messages) text += "--- " + message.role + "\n" + message.content + "\n";
-  return text;
-}
-
-bool Has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using testing::AsText;
+using testing::ConversationFixture;
+using testing::Has;
+using testing::Turn;
 
 }  // namespace
 
 TEST_CASE("the first turn: problem, rules, example") {
-  Fixture f;
+  ConversationFixture f;
   CHECK(PromptTemplateFor(f.context, {}) == std::string("first_turn"));
   testing::CheckGolden("tests/prompts/golden/first_turn.txt", AsText(BuildMessages(f.context, {})));
 }
 
 TEST_CASE("a prompt teaches knobs where settings are tried, and a task says how many") {
-  Fixture f;
+  ConversationFixture f;
   CHECK(Has(AsText(BuildMessages(f.context, {})), "  // knob TILE: 64 32 128\n"));
   CHECK(BuildTask(f.context, {}).tune == 8);
   TurnRecord turn = Turn(1, "measured 1.3", 1.3, "");
@@ -75,7 +42,7 @@ TEST_CASE("an imported problem is shown with the module it was made from") {
   Problem problem = testing::ReluProblem();
   problem.source = "class Model:\n    pass\n";
   const SizedProblem sized = AtSize(problem, "small");
-  Fixture f;
+  ConversationFixture f;
   f.context.problem = &sized;
   std::string text = AsText(BuildMessages(f.context, {}));
   CHECK(Has(text, "torch.relu(x)"));
@@ -89,7 +56,7 @@ TEST_CASE("an imported problem is shown with the module it was made from") {
 TEST_CASE("parameters in one block are explained") {
   const Problem problem = LoadProblemFile(std::string(KEVIN_SOURCE_DIR) + "/tests/env/problems/mlp.toml");
   const SizedProblem sized = AtSize(problem, "small");
-  Fixture f;
+  ConversationFixture f;
   f.context.problem = &sized;
   testing::CheckGolden("tests/prompts/golden/first_turn_block.txt", AsText(BuildMessages(f.context, {})));
   f.context.kind = "cuda";
@@ -104,7 +71,7 @@ TEST_CASE("parameters in one block are explained") {
 }
 
 TEST_CASE("the graphs of all shapes are in the task, not in the prompt") {
-  Fixture f;
+  ConversationFixture f;
   f.context.shape_graphs = {{{{"B", 4}}, "{graph}", ""}, {{{"B", 64}}, "", "why there is none"}};
   const Task task = BuildTask(f.context, {});
   REQUIRE(task.shape_graphs.size() == 2);
@@ -116,7 +83,7 @@ TEST_CASE("the graphs of all shapes are in the task, not in the prompt") {
 
 TEST_CASE(
     "the first turn lists results on similar problems, whatever their names hold, and later turns do not") {
-  Fixture f;
+  ConversationFixture f;
   TaskRelated near;
   near.problem = "level1/21", near.name = "Sigmoid", near.symbols = {{"B", 16}, {"N", 16384}};
   near.precision = "fp32", near.device = "cpu: AMD EPYC, 2 threads";
@@ -131,7 +98,7 @@ TEST_CASE(
 }
 
 TEST_CASE("the first turn with a kernel to start from and a note") {
-  Fixture f;
+  ConversationFixture f;
   f.context.note = "  Mind the cache. ";
   f.context.start_source = testing::FakeSource("measured 1.1");
   const std::vector<TurnRecord> turns = {Turn(0, "measured 1.1", 1.1, "")};
@@ -140,7 +107,7 @@ TEST_CASE("the first turn with a kernel to start from and a note") {
 }
 
 TEST_CASE("a later turn: attempts in order, the best named, no example") {
-  Fixture f;
+  ConversationFixture f;
   f.context.note = "Mind the cache.";
   const std::vector<TurnRecord> turns = {Turn(0, "measured 1.1", 1.1, ""), Turn(1, "wrong", {}, "Tiled it."),
                                          Turn(2, "", {}, ""), Turn(3, "measured 1.3", 1.3, "Unrolled.")};
@@ -153,7 +120,7 @@ TEST_CASE("a later turn: attempts in order, the best named, no example") {
 }
 
 TEST_CASE("kind cuda has rules, example and fences of its own") {
-  Fixture f;
+  ConversationFixture f;
   f.context.kind = "cuda";
   f.context.tune = 24;
   f.context.machine = "NVIDIA Fake, 132 multiprocessors, 50 MB L2, sm_90a";
@@ -163,7 +130,7 @@ TEST_CASE("kind cuda has rules, example and fences of its own") {
   CHECK_FALSE(Has(first, "extern \"C\""));
   CHECK_FALSE(Has(first, "TF32"));  // there are no products
   CHECK_FALSE(Has(first, "```cpp"));
-  Fixture with_products;
+  ConversationFixture with_products;
   with_products.problem.families = {"matmul"};
   with_products.sized = AtSize(with_products.problem, "small");
   with_products.context.kind = "cuda";
@@ -183,7 +150,7 @@ TEST_CASE("kind cuda has rules, example and fences of its own") {
 TEST_CASE("a prompt in 16 bits names the type, how to hold it, and not float32's rules") {
   for (const Precision precision : {Precision::kFp16, Precision::kBf16}) {
     const bool is_brain = precision == Precision::kBf16;
-    Fixture f;
+    ConversationFixture f;
     f.problem = InPrecision(f.problem, precision);
     f.sized = AtSize(f.problem, "full");
     const std::string cpp = AsText(BuildMessages(f.context, {}));
@@ -200,7 +167,7 @@ TEST_CASE("a prompt in 16 bits names the type, how to hold it, and not float32's
 }
 
 TEST_CASE("the task of kind cuda") {
-  Fixture f;
+  ConversationFixture f;
   f.problem.inputs[0].dtype = DType::kF16;
   f.sized = AtSize(f.problem, "full");
   f.context.kind = "cuda";
@@ -217,7 +184,7 @@ TEST_CASE("the task of kind cuda") {
 }
 
 TEST_CASE("kind ptx has rules, example and fences of its own") {
-  Fixture f;
+  ConversationFixture f;
   f.context.kind = "ptx", f.context.tune = 24;
   f.context.machine = "NVIDIA Fake, 132 multiprocessors, 50 MB L2, sm_90a";
   const std::string first = AsText(BuildMessages(f.context, {}));
@@ -231,7 +198,7 @@ TEST_CASE("kind ptx has rules, example and fences of its own") {
 TEST_CASE("kinds in Python see the problem as a Python module") {
   const Problem problem = ProblemSet(ProblemSet::DefaultDirectory()).Find("level2/1");
   const SizedProblem sized = AtSize(problem, "small");
-  Fixture f;
+  ConversationFixture f;
   f.context.problem = &sized;
   f.context.kind = "modelnew", f.context.tune = 0;
   const std::string on_cpu = AsText(BuildMessages(f.context, {}));
@@ -262,7 +229,7 @@ TEST_CASE("kinds in Python see the problem as a Python module") {
 TEST_CASE("KernelBench's form: one message, the example in the first turn only") {
   const Problem problem = ProblemSet(ProblemSet::DefaultDirectory()).Find("level2/66");
   const SizedProblem sized = AtSize(problem, "full");
-  Fixture f;
+  ConversationFixture f;
   f.context.problem = &sized;
   f.context.kind = "modelnew", f.context.prompts = kKernelBenchPrompts, f.context.on_gpu = true;
   const std::vector<Message> first = BuildMessages(f.context, {});
@@ -293,7 +260,7 @@ TEST_CASE("no prompt of a kind is longer than it needs to be") {
   const std::map<std::string, int64_t> most = {
       {"cpp", 1900}, {"cuda", 2500}, {"ptx", 2300}, {"modelnew", 2200}, {"triton", 1900}};
   for (const auto& [kind, tokens] : most) {
-    Fixture f;
+    ConversationFixture f;
     f.context.problem = &sized;
     f.context.kind = kind, f.context.on_gpu = kind != "cpp", f.context.tune = 24;
     const int64_t count = PromptTokens(BuildMessages(f.context, {}), {});
@@ -303,163 +270,8 @@ TEST_CASE("no prompt of a kind is longer than it needs to be") {
   }
 }
 
-TEST_CASE(
-    "where a prompt does not fit, rows of the table are dropped from the oldest on, the latest kernel stays") {
-  Fixture f;
-  std::vector<TurnRecord> turns;
-  for (int number = 1; number <= 20; ++number) {
-    turns.push_back(Turn(number, "wrong", {}, "Summary " + std::to_string(number) + std::string(400, '.')));
-  }
-  f.context.prompt_token_budget = PromptTokens(BuildMessages(f.context, turns), {}) - 1;
-  const std::vector<Message> messages = BuildMessages(f.context, turns);
-  const std::string text = AsText(messages);
-  CHECK(PromptTokens(messages, {}) <= f.context.prompt_token_budget);
-  CHECK(Has(text, "### Turn 20\n"));
-  CHECK_FALSE(Has(text, "### Turn 19\n"));
-  CHECK((Has(text, "| 5 | wrong |") && !Has(text, "| 4 | wrong |")));
-  f.context.prompt_token_budget = 1;
-  const std::string least = AsText(BuildMessages(f.context, turns));
-  CHECK(Has(least, "### Turn 20\n"));
-  CHECK((Has(least, "| 20 | wrong |") && !Has(least, "| 19 | wrong |")));
-}
-
-TEST_CASE("the best kernel and the table of all attempts stay when old kernels are left out") {
-  Fixture f;
-  std::vector<TurnRecord> turns;
-  for (int number = 1; number <= 12; ++number) {
-    const std::string speed = number == 3 ? "2" : "1." + std::to_string(number);
-    turns.push_back(Turn(number, "measured " + speed, number == 3 ? 2 : 1.0 + 0.01 * number,
-                         "Summary " + std::to_string(number) + ". And more | of it."));
-    turns.back().evaluation.source += std::string(2000, '/') + "\n";
-    if (number > 3) {
-      turns.back().evaluation.against_best = Ratio{0.6, 0.58, 0.62};
-      turns.back().evaluation.against_best_turn = 3;
-    } else if (number > 1) {
-      turns.back().evaluation.against_best = Ratio{1.5, 1.4, 1.6};
-      turns.back().evaluation.against_best_turn = number - 1;
-    }
-  }
-  f.context.prompt_token_budget = 3800;
-  const std::string text = AsText(BuildMessages(f.context, turns));
-  CHECK_FALSE(Has(text, "### Turn 2\n"));
-  CHECK(Has(text, "### Turn 3\n\n```cpp\n// measured 2\n"));
-  CHECK_FALSE(Has(text, "### Turn 4\n"));
-  CHECK(Has(text, "### Turn 12\n"));
-  CHECK(text.find("### Turn 3") < text.find("### Turn 12"));
-  CHECK(Has(
-      text,
-      "| 3 | measured, the best | 2x (1.95x to 2.05x) | turn 2: 1.5x (1.4x to 1.6x), faster | Summary 3. |\n"));
-  CHECK(Has(
-      text,
-      "| 4 | measured | 1.04x (0.99x to 1.09x) | turn 3: 0.6x (0.58x to 0.62x), slower | Summary 4. |\n"));
-  CHECK(Has(text, "The best result so far is turn 3 with 2x"));
-  f.context.prompt_token_budget = 1;  // what the table lacks is not the best one
-  CHECK((Has(AsText(BuildMessages(f.context, turns)), "| 3 | measured, the best |") &&
-         !Has(AsText(BuildMessages(f.context, turns)), "| 4 | measured |")));
-}
-
-namespace {
-
-// As a strong model plays: each kernel of 12 KB changes some lines of the best one.
-std::vector<TurnRecord> LongEpisode(int turns) {
-  std::vector<TurnRecord> played;
-  std::vector<std::string> lines;
-  for (int i = 0; i < 300; ++i) lines.push_back("  sum += a[" + std::to_string(i) + "] * b[j];  // step");
-  for (int number = 1; number <= turns; ++number) {
-    const bool is_correct = number != 2 && number != 5;
-    std::vector<std::string> own = lines;
-    for (int i = 0; i < 2 * number; ++i)
-      own[static_cast<size_t>(i)] = "  changed(" + std::to_string(number) + ");";
-    if (number == 2) own.assign(300, "  // a kernel of another form, which did not work out");
-    played.push_back(Turn(number, is_correct ? "measured 1.5" : "wrong",
-                          is_correct ? std::optional(1 + 0.1 * number) : std::nullopt,
-                          "Changed the tile to " + std::to_string(number) + "."));
-    for (const std::string& line : own) played.back().evaluation.source += line + "\n";
-    played.back().feedback += std::string(900, '.');
-    if (!is_correct) played.back().evaluation.reason = "out[0] = 1, expected 2; 3 of 4 elements are off";
-    if (is_correct && number > 1) {
-      const double ratio = number == 3 ? 1.2 : 0.9;
-      played.back().evaluation.against_best = Ratio{ratio, ratio - 0.02, ratio + 0.02};
-      played.back().evaluation.against_best_turn = number == 3 ? 1 : 3;
-    }
-  }
-  return played;
-}
-
-}  // namespace
-
-TEST_CASE(
-    "of six kernels of 12 KB the best and the latest are shown in full, others by table and difference") {
-  Fixture f;
-  f.context.prompt_token_budget = 100000;
-  std::vector<size_t> bytes;
-  for (int turns = 1; turns <= 6; ++turns)
-    bytes.push_back(AsText(BuildMessages(f.context, LongEpisode(turns))).size());
-  INFO(fmt::format("bytes of the prompts of turns 2 to 7: {}", fmt::join(bytes, ", ")));
-  CHECK(bytes.back() < 38000);
-  const std::string text = AsText(BuildMessages(f.context, LongEpisode(6)));
-  for (const int number : {1, 2, 4, 5}) CHECK_FALSE(Has(text, fmt::format("### Turn {}\n", number)));
-  CHECK(text.find("### Turn 3\n") < text.find("### Turn 6\n"));
-  CHECK(Has(text,
-            "| 2 | wrong: out[0] = 1, expected 2; 3 of 4 elements are off |  |  | Changed the tile to 2. |"));
-  CHECK(Has(text, "--- turn 3\n+++ turn 1\n"));
-  CHECK(Has(text, "--- turn 3\n+++ turn 4\n"));
-  CHECK_FALSE(Has(text, "+++ turn 2\n"));  // another form: no short difference
-  f.context.prompt_token_budget = 1;
-  CHECK_FALSE(Has(AsText(BuildMessages(f.context, LongEpisode(6))), "+++ turn 4\n"));
-}
-
-TEST_CASE(
-    "what did not compile has no difference in later turns, and a reply without a kernel is shown once") {
-  Fixture f;
-  std::vector<TurnRecord> turns = LongEpisode(4);
-  turns[3].evaluation.outcome = "compile_failed", turns[3].evaluation.correct = false;
-  turns[3].evaluation.speedup.reset(), turns[3].evaluation.against_best.reset();
-  turns.push_back(LongEpisode(5).back());
-  f.context.prompt_token_budget = 100000;
-  CHECK_FALSE(Has(AsText(BuildMessages(f.context, turns)), "+++ turn 4\n"));
-  turns.push_back(Turn(6, "", {}, ""));
-  std::string text = AsText(BuildMessages(f.context, turns));
-  CHECK((Has(text, "### Turn 3\n") && Has(text, "### Turn 5\n") &&
-         Has(text, "### Turn 6\n\nFeedback of turn 6.")));
-  turns.push_back(Turn(7, "measured 1", 1, ""));
-  text = AsText(BuildMessages(f.context, turns));
-  CHECK_FALSE(Has(text, "### Turn 6\n"));
-}
-
-TEST_CASE("turns that are not distinguishable from the best one are named beside it") {
-  Fixture f;
-  std::vector<TurnRecord> turns = {Turn(1, "measured 2", 2, ""), Turn(2, "measured 2.1", 2.1, ""),
-                                   Turn(3, "measured 1", 1, ""), Turn(4, "measured 2.2", 2.2, "")};
-  const std::vector<Ratio> against = {{1.05, 0.9, 1.2}, {0.5, 0.49, 0.51}, {1.1, 0.95, 1.3}};
-  for (size_t i = 1; i < turns.size(); ++i)
-    turns[i].evaluation.against_best = against[i - 1], turns[i].evaluation.against_best_turn = 1;
-  CHECK(Has(
-      AsText(BuildMessages(f.context, turns)),
-      "The best result so far is turn 1 with 2x (1.95x to 2.05x); turns 2, 4 are not distinguishable from it, so "
-      "continue from turn 1 or 4."));
-  turns.push_back(Turn(5, "wrong", {}, ""));  // neither 2 nor 4 is shown
-  CHECK(Has(AsText(BuildMessages(f.context, turns)), "turns 2, 4 are not distinguishable from it.\n"));
-}
-
-TEST_CASE("the difference of the latest kernel from the best one, where it is short") {
-  Fixture f;
-  std::vector<TurnRecord> turns = {Turn(1, "measured 2", 2, ""), Turn(2, "measured 1", 1, "")};
-  std::string body;
-  for (int line = 0; line < 40; ++line)
-    body += "// a line that both of the kernels have, number " + std::to_string(line) + "\n";
-  for (TurnRecord& turn : turns) turn.evaluation.source += body + "\n";
-  turns[1].evaluation.against_best = Ratio{0.5, 0.49, 0.51}, turns[1].evaluation.against_best_turn = 1;
-  const std::string text = AsText(BuildMessages(f.context, turns));
-  INFO(text);
-  CHECK(
-      Has(text, "```diff\n--- turn 1\n+++ turn 2\n@@ -1,3 +1,3 @@\n-// measured 2\n+// measured 1\n extern"));
-  turns[1].evaluation.source = std::string(3000, '+') + "\n";  // another kernel altogether
-  CHECK_FALSE(Has(AsText(BuildMessages(f.context, turns)), "```diff"));
-}
-
 TEST_CASE("the machine: compiler, flags and measured ceilings") {
-  Fixture f;
+  ConversationFixture f;
   f.context.compiler = "g++ (Debian 12.2.0-14) 12.2.0", f.context.compiler_flags = "-O3";
   f.context.peak_gb_per_s = 24.44, f.context.peak_gflop_per_s = 108.2;
   const std::string text = AsText(BuildMessages(f.context, {}));
@@ -470,7 +282,7 @@ TEST_CASE("the machine: compiler, flags and measured ceilings") {
 }
 
 TEST_CASE("the first prompt tells what tensor cores reach where the problem has products") {
-  Fixture f;
+  ConversationFixture f;
   f.problem.families = {"matmul"};
   f.sized = AtSize(f.problem, "full");
   f.context.kind = "cuda", f.context.on_gpu = true;
@@ -492,7 +304,7 @@ TEST_CASE("the first prompt tells what tensor cores reach where the problem has 
 }
 
 TEST_CASE("the task says the same as plain data") {
-  Fixture f;
+  ConversationFixture f;
   f.context.start_source = "start";
   const Task first = BuildTask(f.context, {});
   CHECK(first.turn == 1);
@@ -517,78 +329,6 @@ TEST_CASE("the task says the same as plain data") {
   CHECK(later.attempts[0].source == testing::FakeSource("measured 1.5"));
   CHECK(later.attempts[1].outcome == "wrong");
   CHECK_FALSE(later.attempts[1].speedup);
-}
-
-TEST_CASE("cache points: what comes before them comes again") {
-  Fixture f;
-  std::vector<TurnRecord> turns;
-  std::vector<Message> before = BuildMessages(f.context, turns);
-  for (int number = 1; number <= 5; ++number) {
-    const bool is_correct = number == 2 || number == 3;
-    turns.push_back(Turn(number, is_correct ? "measured 1.3" : "wrong",
-                         is_correct ? std::optional(1.3) : std::nullopt, "Summary."));
-    const std::vector<Message> now = BuildMessages(f.context, turns);
-    CHECK(now[0].content == before[0].content);
-    CHECK(now[0].cache_points == std::vector<size_t>{now[0].content.size()});
-    REQUIRE(now[1].cache_points.size() == (number < 2 ? 1 : 2));  // the rules; the best kernel
-    const size_t last = before[1].cache_points.back();
-    CHECK(now[1].content.substr(0, last) == before[1].content.substr(0, last));
-    CHECK(last > before[1].content.size() / 4);
-    before = now;
-  }
-}
-
-TEST_CASE("prompts are counted as the server counted earlier ones, when that is more") {
-  Fixture f;
-  std::vector<TurnRecord> turns = LongEpisode(6);
-  for (TurnRecord& turn : turns) turn.messages = {{"user", std::string(4000, 'x')}};
-  const std::vector<Message> whole = BuildMessages(f.context, turns);
-  CHECK(PromptTokens(whole, {}) == PromptTokens(whole, turns));
-  f.context.prompt_token_budget = PromptTokens(whole, turns);
-  const std::string by_estimate = AsText(BuildMessages(f.context, turns));
-  turns[3].usage.prompt_tokens = 900;  // fewer than estimated: the estimate stays
-  CHECK(AsText(BuildMessages(f.context, turns)) == by_estimate);
-  turns[4].usage.prompt_tokens = 1500;  // 1.5 times the estimate
-  CHECK(AsText(BuildMessages(f.context, turns)).size() < by_estimate.size());
-}
-
-namespace {
-
-std::string TurnText(const TurnRecord& turn) {
-  std::string text = fmt::format("######## turn {}: {}", turn.turn, turn.evaluation.outcome);
-  if (turn.evaluation.speedup) text += fmt::format(" {:.2f}x", turn.evaluation.speedup->value);
-  text += "\n";
-  for (const MessageRecord& message : turn.messages)
-    text += "==== " + message.role + "\n" + message.content + "\n";
-  return text + "==== reply\n" + turn.reply + "==== feedback\n" + turn.feedback + "\n\n";
-}
-
-}  // namespace
-
-// What was sent, what came back, what was decided. Read the diff when it changes.
-TEST_CASE("a golden transcript of an episode") {
-  testing::TempFolder folder;
-  testing::FakeEnvironment environment;
-  Store store = Store::Open(folder.path() / "kevin.db", OpenMode::kCreate);
-  const Problem problem = testing::ReluProblem();
-  testing::ScriptedPolicy policy({
-      "<think>Which way?</think>\n" + testing::FakeReply("compile", "A first try."),
-      testing::FakeReply("measured 0.8", "Declared y."),
-      testing::FakeReply("measured 1.5", "Split the loop over the threads."),
-  });
-  EpisodeOptions options;
-  options.turns = 3;
-  options.run = store.BeginRun({});
-  options.output = folder.path() / "out";
-  options.machine = "Fake CPU, 2 cores, avx2 fma";
-  options.threads = 2;
-  options.note = "Keep it short.";
-  const EpisodeRecord episode = RunEpisode(problem, policy, environment, store, options, {}, nullptr);
-  std::string text;
-  for (const TurnRecord& turn : store.LoadTurns(episode.id)) text += TurnText(turn);
-  text += fmt::format("best: turn {} with {:.2f}x\n", episode.best_turn.value_or(-1),
-                      episode.best_speedup.value_or(0));
-  testing::CheckGolden("tests/playthroughs/scripted_relu.txt", text);
 }
 
 }  // namespace kevin

@@ -1,78 +1,20 @@
+// The result of a turn in words: every outcome, comparisons, the lines of compilers.
+
 #include "agent/feedback.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "agent/diagnosis_text.h"
-#include "agent/gpu_feedback.h"
-#include "agent/knob_feedback.h"
-#include "agent/rates.h"
-#include "env/ceilings.h"
+#include "tests/agent/feedback_samples.h"
 #include "tests/catch.h"
-#include "tests/support/fakes.h"
 #include "tests/support/golden.h"
 
 namespace kevin {
 namespace {
 
-const std::string kSource =
-    "#include <cmath>\n"
-    "extern \"C\" void launch(const float* x, float* out) {\n"
-    "  for (long i = 0; i < B * N; ++i) out[i] = std::max(y[i], 0.0f);\n"
-    "}\n";
-
-std::string FeedbackOn(const Outcome& outcome, const std::string& log = "",
-                       const std::string& cached_from = "", const Diagnosis* diagnosis = nullptr) {
-  static const Problem problem = testing::ReluProblem();
-  static const SizedProblem sized = AtSize(problem, "small");
-  Evaluation evaluation;
-  evaluation.device = "cpu: AMD EPYC, 2 threads";
-  evaluation.peak_gb_per_s = 40;
-  evaluation.peak_gflop_per_s = 200;
-  evaluation.outcome = outcome;
-  evaluation.log = log;
-  evaluation.cached_from = cached_from;
-  return Feedback(evaluation, {kSource, &sized, 2, "cpp", {}, diagnosis});
-}
-
-Measured SomeMeasured(double speedup, Verdict verdict) {
-  Measured m;
-  m.speedup = {speedup, speedup * 0.98, speedup * 1.02, 0.01, 30, 3};
-  m.verdict = verdict;
-  m.reference_us = 160.25;
-  m.candidate_us = 160.25 / speedup;
-  m.gb_per_s = 12.5 * speedup;
-  m.gflop_per_s = 1.5625 * speedup;
-  m.floor_us = 4;  // of the judge: nobody is told it
-  return m;
-}
-
-// The same problem's candidate on a GPU.
-std::string TellGpu(Evaluation evaluation, const Outcome& outcome, const Diagnosis* diagnosis = nullptr) {
-  static const Problem problem = testing::ReluProblem();
-  static const SizedProblem sized = AtSize(problem, "full");
-  evaluation.outcome = outcome;
-  return Feedback(evaluation,
-                  {"__global__ void f(float* y) {\n  y[0] = z;\n}\n", &sized, 1, "cuda", {}, diagnosis});
-}
-
-Evaluation OnGpu() {
-  Evaluation evaluation;
-  evaluation.device = "cuda:0: NVIDIA H200";
-  evaluation.kernels = {{"relu<4>", "132 x 1 x 1", "256 x 1 x 1", 40, 0, 16384, 0, 0, 0.75, "registers"}};
-  evaluation.peak_gb_per_s = 4000;
-  evaluation.peak_gflop_per_s = 60000;
-  return evaluation;
-}
-
-Measured GpuMeasured(double gb_per_s, double gflop_per_s, Verdict verdict = Verdict::kFast) {
-  Measured m = SomeMeasured(1.5, verdict);
-  m.gb_per_s = gb_per_s;
-  m.gflop_per_s = gflop_per_s;
-  m.floor_us = 0;
-  return m;
-}
+using testing::FeedbackOn;
+using testing::FeedbackOnGpu;
+using testing::GpuMeasured;
+using testing::kSource;
+using testing::OnGpu;
+using testing::SomeMeasured;
 
 const char* const kNvrtcLog =
     "candidate.cu(2): error: identifier \"z\" is undefined\n"
@@ -139,9 +81,7 @@ TEST_CASE("feedback for every outcome") {
       {"measured, no cost stated", FeedbackOn(no_cost)},
       {"measured, cached", FeedbackOn(SomeMeasured(1.5, Verdict::kFast), "", "01J0")},
   };
-  std::string all;
-  for (const auto& [name, text] : texts) all += "=== " + name + "\n" + text + "\n\n";
-  testing::CheckGolden("tests/agent/golden/feedback.txt", all);
+  testing::CheckGoldenTexts("tests/agent/golden/feedback.txt", texts);
 }
 
 TEST_CASE("feedback on a GPU") {
@@ -159,147 +99,27 @@ TEST_CASE("feedback on a GPU") {
   tensor_cores.workload.precision = "bf16";
   tensor_cores.peak_gflop_per_s = 700000;
   const std::vector<std::pair<std::string, std::string>> texts = {
-      {"parse failed", TellGpu({}, ParseFailed{"the reply held no fenced code block"})},
-      {"compile failed, NVRTC", TellGpu({}, CompileFailed{kNvrtcLog})},
-      {"compile failed, ptxas", TellGpu({}, CompileFailed{kPtxasLog})},
+      {"parse failed", FeedbackOnGpu({}, ParseFailed{"the reply held no fenced code block"})},
+      {"compile failed, NVRTC", FeedbackOnGpu({}, CompileFailed{kNvrtcLog})},
+      {"compile failed, ptxas", FeedbackOnGpu({}, CompileFailed{kPtxasLog})},
       {"compile failed, launch function",
-       TellGpu({}, CompileFailed{"line 2, column 3: `cudaMalloc` is not known; write workspace<T>(count) "
-                                 "instead\n  cudaMalloc(&p, 4);\n  ^\n"})},
-      {"refused", TellGpu({}, Refused{"the kernel reads the clock"})},
-      {"crashed", TellGpu(OnGpu(), Crashed{"illegal memory access in the first call, line 2"})},
-      {"timed out", TellGpu({}, TimedOut{"verify", 20})},
-      {"wrong", TellGpu(OnGpu(), Wrong{"out[1, 5] is nan, should be 0.25", 0.25, 1e-6})},
-      {"measured, at the memory ceiling", TellGpu(OnGpu(), GpuMeasured(3700, 460))},
-      {"measured, memory", TellGpu(OnGpu(), GpuMeasured(2000, 250))},
-      {"measured, arithmetic", TellGpu(OnGpu(), GpuMeasured(400, 33000))},
-      {"measured, slow and far from both", TellGpu(spills, GpuMeasured(40, 5, Verdict::kSlow))},
-      {"measured, with the times of its launches", TellGpu(spills, GpuMeasured(2000, 250), &launches)},
-      {"measured, on tensor cores", TellGpu(tensor_cores, GpuMeasured(400, 630000))},
-      {"measured, many kernels", TellGpu(many, GpuMeasured(2000, 250))},
-      {"measured, no peaks known", TellGpu({}, GpuMeasured(2000, 250))},
+       FeedbackOnGpu({},
+                     CompileFailed{"line 2, column 3: `cudaMalloc` is not known; write workspace<T>(count) "
+                                   "instead\n  cudaMalloc(&p, 4);\n  ^\n"})},
+      {"refused", FeedbackOnGpu({}, Refused{"the kernel reads the clock"})},
+      {"crashed", FeedbackOnGpu(OnGpu(), Crashed{"illegal memory access in the first call, line 2"})},
+      {"timed out", FeedbackOnGpu({}, TimedOut{"verify", 20})},
+      {"wrong", FeedbackOnGpu(OnGpu(), Wrong{"out[1, 5] is nan, should be 0.25", 0.25, 1e-6})},
+      {"measured, at the memory ceiling", FeedbackOnGpu(OnGpu(), GpuMeasured(3700, 460))},
+      {"measured, memory", FeedbackOnGpu(OnGpu(), GpuMeasured(2000, 250))},
+      {"measured, arithmetic", FeedbackOnGpu(OnGpu(), GpuMeasured(400, 33000))},
+      {"measured, slow and far from both", FeedbackOnGpu(spills, GpuMeasured(40, 5, Verdict::kSlow))},
+      {"measured, with the times of its launches", FeedbackOnGpu(spills, GpuMeasured(2000, 250), &launches)},
+      {"measured, on tensor cores", FeedbackOnGpu(tensor_cores, GpuMeasured(400, 630000))},
+      {"measured, many kernels", FeedbackOnGpu(many, GpuMeasured(2000, 250))},
+      {"measured, no peaks known", FeedbackOnGpu({}, GpuMeasured(2000, 250))},
   };
-  std::string all;
-  for (const auto& [name, text] : texts) all += "=== " + name + "\n" + text + "\n\n";
-  testing::CheckGolden("tests/agent/golden/feedback_gpu.txt", all);
-}
-
-namespace {
-
-KnobTrial Trial(int64_t tile, int64_t unroll, std::optional<double> us, bool chosen = false) {
-  return {{{"TILE", tile}, {"UNROLL", unroll}},
-          us ? "measured" : "wrong",
-          us ? "" : "out[0, 3] is 1.5, should be 0.25",
-          us,
-          us.value_or(0) > 20,
-          chosen,
-          0.5};
-}
-
-std::string FeedbackWith(const Outcome& outcome, const std::vector<KnobTrial>& trials) {
-  Evaluation evaluation;
-  evaluation.outcome = outcome;
-  return Feedback(evaluation, {kSource, nullptr, 2, "cpp", trials});
-}
-
-}  // namespace
-
-TEST_CASE("feedback on knobs says what mattered") {
-  KnobTrial crashed = Trial(256, 1, std::nullopt);
-  crashed.outcome = "crashed", crashed.reason = "signal 11 (segmentation fault) in the first call";
-  KnobTrial only = Trial(64, 1, std::nullopt, true);
-  only.outcome.clear(), only.reason.clear();
-  const Measured measured = SomeMeasured(1.5, Verdict::kFast);
-  const Wrong wrong{"out[0, 3] is 1.5, should be 0.25", 1.25, 0.001};
-  std::vector<KnobTrial> many;
-  for (int i = 0; i < 16; ++i) many.push_back(Trial(16 << i % 4, 1 << i / 4, 100 + i * i, i == 0));
-  const std::vector<std::pair<std::string, std::string>> texts = {
-      {"a setting was chosen",
-       FeedbackWith(measured, {Trial(64, 1, 12.0), Trial(128, 1, 10.0), Trial(256, 1, 24.0),
-                               Trial(128, 2, 9.9, true), Trial(128, 4, 10.4)})},
-      {"no two settings differ in one knob alone",
-       FeedbackWith(measured, {Trial(64, 1, 12.0), Trial(128, 2, 10.0, true), Trial(256, 4, 24.0)})},
-      {"several pairs of one knob",
-       FeedbackWith(measured, {Trial(64, 1, 12.0), Trial(128, 1, 10.0), Trial(64, 2, 9.0),
-                               Trial(128, 2, 9.0, true), Trial(64, 4, 10.4), Trial(256, 4, std::nullopt)})},
-      {"the first values are the fastest",
-       FeedbackWith(measured, {Trial(64, 1, 10.0, true), Trial(128, 1, 11.0)})},
-      {"some failed", FeedbackWith(measured, {Trial(64, 1, std::nullopt), Trial(128, 1, 10.0, true), crashed,
-                                              Trial(64, 2, std::nullopt)})},
-      {"none is correct",
-       FeedbackWith(wrong, {Trial(64, 1, std::nullopt, true), Trial(128, 1, std::nullopt), crashed})},
-      {"the chosen one is incorrect by the full rules",
-       FeedbackWith(wrong, {Trial(64, 1, 12.0), Trial(64, 2, 6.0, true)})},
-      {"nothing was tried", FeedbackWith(measured, {only})},
-      {"of many the fastest and the slowest", FeedbackWith(measured, many)},
-      {"a value separates incorrect settings from correct ones",
-       FeedbackWith(measured,
-                    {Trial(64, 1, 90.0, true), Trial(256, 1, std::nullopt), Trial(256, 2, std::nullopt)})},
-  };
-  std::string all;
-  for (const auto& [name, text] : texts) all += "=== " + name + "\n" + text + "\n\n";
-  testing::CheckGolden("tests/agent/golden/feedback_knobs.txt", all);
-  CHECK(KnobNotes({}).empty());
-  const std::string of_many = KnobNotes(many);
-  CHECK(of_many.starts_with("Knobs: 16 settings tried, 16 correct; "));
-  CHECK(of_many.find("- (6 with 1.64 to 2.69 are left out; the slowest:)") != std::string::npos);
-  CHECK(of_many.find("- TILE = 128, UNROLL = 8: 3.25") != std::string::npos);
-  CHECK(of_many.find("Small differences are noise.") != std::string::npos);
-  CHECK(of_many.find("Settings should not change the result") == std::string::npos);
-  CHECK(FeedbackWith(measured, {}).find("Knobs") == std::string::npos);
-}
-
-TEST_CASE("the nearer ceiling is the one of which the larger share is reached") {
-  Evaluation evaluation = OnGpu();
-  CHECK(RooflineOf(GpuMeasured(2000, 250), evaluation).memory == 0.5);
-  CHECK(RooflineOf(GpuMeasured(2000, 250), evaluation).nearer == Ceiling::kMemory);
-  CHECK(RooflineOf(GpuMeasured(2000, 33000), evaluation).arithmetic == 0.55);
-  CHECK(RooflineOf(GpuMeasured(2000, 33000), evaluation).nearer == Ceiling::kArithmetic);
-  evaluation.peak_gb_per_s = evaluation.peak_gflop_per_s = 0;
-  CHECK(RooflineOf(GpuMeasured(2000, 250), evaluation).nearer == Ceiling::kUnknown);
-}
-
-TEST_CASE("products of float32 are near a limit only where tensor cores with split inputs are, too") {
-  Problem problem = testing::ReluProblem();
-  problem.families = {"matmul"};
-  const SizedProblem sized = AtSize(problem, "full");
-  Evaluation evaluation = OnGpu();
-  evaluation.unit_gflop_per_s = {{kFp32Unit, 60000}, {kTf32Unit, 390000}, {kBf16Unit, 700000}};
-  const auto advice = [&](double gflop_per_s, const SizedProblem* of) {
-    return CeilingAdvice(GpuMeasured(400, gflop_per_s), evaluation, of);
-  };
-  CHECK(advice(30000, &sized).empty());
-  const std::string at_fma = advice(57000, &sized);
-  CHECK(
-      at_fma ==
-      "The rate of fp32 FMA does not limit this kernel's products on this GPU: TF32 tensor cores reach 390 TFLOP/s. With "
-      "float32 inputs split into 2 such parts (3 products in place of one, added up in float32, at full precision) products "
-      "can reach 130 TFLOP/s, 2.3 times this rate.");
-  CHECK(advice(90000, &sized).find("1.4 times this rate") != std::string::npos);
-  CHECK(
-      advice(117000, &sized)
-          .find(
-              "near the measured limit of float32 products on TF32 tensor cores (130 TFLOP/s with inputs "
-              "split into 2 parts): a kernel that does all of these operations can at best be 1.11 times as "
-              "fast.") != std::string::npos);
-  CHECK(advice(160000, &sized).empty());  // it does fewer operations
-  // Elementwise work has no products; TF32 needs no parts.
-  static const Problem relu = testing::ReluProblem();
-  const SizedProblem elementwise = AtSize(relu, "full");
-  CHECK(advice(57000, &elementwise).find("near the measured limit of arithmetic") != std::string::npos);
-  evaluation.workload.tf32 = true, evaluation.peak_gflop_per_s = 390000;
-  CHECK(advice(380000, &sized).find("limit of arithmetic") != std::string::npos);
-}
-
-TEST_CASE("register spills are named only where there are some, with advice") {
-  Evaluation evaluation = OnGpu();
-  CHECK(KernelNotes(evaluation) ==
-        "- relu<4> <<<132 x 1 x 1, 256 x 1 x 1>>>: 40 registers, 16 KB shared memory, occupancy 75 % "
-        "(limited by registers)");
-  evaluation.kernels[0].spill_load_bytes = 8;
-  CHECK(KernelNotes(evaluation).find("spills 0 B of stores and 8 B of loads per thread") !=
-        std::string::npos);
-  CHECK(KernelNotes(evaluation).find("__launch_bounds__") != std::string::npos);
-  CHECK(KernelNotes({}).empty());
+  testing::CheckGoldenTexts("tests/agent/golden/feedback_gpu.txt", texts);
 }
 
 TEST_CASE("the choices of Triton's autotuner are told, from the log of a kernel in Triton") {
@@ -318,110 +138,6 @@ TEST_CASE("a compiler's flood is cut to its causes, each with its line") {
   CHECK(text.find("     3 |   for (long i = 0; i < B * N; ++i)") != std::string::npos);
   CHECK(text.find("warning") == std::string::npos);
   CHECK(FeedbackOn(CompileFailed{std::string(100000, 'x')}).size() < 2000);
-}
-
-namespace {
-
-HotLoop SomeLoop() {
-  HotLoop loop;
-  loop.first_line = 12, loop.last_line = 14;
-  loop.share = 0.71;
-  loop.instructions = 37, loop.packed = 12, loop.multiply_adds = 8, loop.vector_bits = 256;
-  loop.loads = 6, loop.stores = 1;
-  for (int i = 0; i < 10; ++i)
-    loop.excerpt.push_back(
-        {"vfmadd231ps ymm" + std::to_string(i) + ",ymm15,YMMWORD PTR [rdx+rax*4]", i == 5 ? 0.4 : 0.02});
-  return loop;
-}
-
-Diagnosis SomeDiagnosis() {
-  Diagnosis d;
-  d.threads = 2;
-  d.cold_us = 106, d.warm_us = 60, d.one_thread_us = 180;
-  d.where = {150, 0.9, 0.02, 0, 0};
-  d.machine_vector_bits = 256;
-  d.loop = SomeLoop();
-  return d;
-}
-
-std::string Diagnosed(const Diagnosis& d) {
-  return FeedbackOn(SomeMeasured(1.5, Verdict::kFast), "", "", &d);
-}
-
-}  // namespace
-
-TEST_CASE("evidence of what limits a kernel") {
-  Diagnosis scalar = SomeDiagnosis();
-  scalar.warm_us = 100, scalar.one_thread_us = 110;
-  scalar.where = {150, 0.5, 0.45, 0, 0};
-  scalar.loop->packed = 0, scalar.loop->scalar = 12, scalar.loop->vector_bits = 0,
-  scalar.loop->multiply_adds = 0;
-  scalar.loop->notes = {{12, 0, "there is a branch in it"}};
-  Diagnosis in_order = scalar;
-  in_order.loop->notes = {{12, 32, ""}};
-  in_order.loop->instructions = 3;
-  in_order.loop->excerpt.resize(3);
-  Diagnosis troubled = SomeDiagnosis();
-  troubled.loop->stack = 9, troubled.loop->divisions = 2, troubled.loop->gathers = 1,
-  troubled.loop->calls = 1;
-  troubled.machine_vector_bits = 512;
-  troubled.page_faults = 1234;
-  troubled.where = {150, 0.3, 0.05, 0.4, 0.2};
-  troubled.counters = HardwareCounters{1.5, 12345};
-  Diagnosis staged;
-  staged.stages = {{"(before the first)", 0.04}, {"pack", 0.12}, {"multiply", 0.84}};
-  Diagnosis unmarked;
-  unmarked.stage_problem = "with calls of a timer in their places the kernel does not compile";
-  Diagnosis unsampled = SomeDiagnosis();
-  unsampled.where = {}, unsampled.loop->share = 0;
-  Diagnosis even = SomeDiagnosis();
-  even.loop->share = 0.05;
-  const std::vector<std::pair<std::string, std::string>> texts = {
-      {"vectors, memory takes a part", Diagnosed(SomeDiagnosis())},
-      {"scalar, one thread waits", Diagnosed(scalar)},
-      {"a sum in order", Diagnosed(in_order)},
-      {"spills, page faults, the math library", Diagnosed(troubled)},
-      {"stages", Diagnosed(staged)},
-      {"marks that do not compile", Diagnosed(unmarked)},
-      {"no samples", Diagnosed(unsampled)},
-      {"no loop stands out", Diagnosed(even)},
-      {"no evidence", Diagnosed({})},
-  };
-  std::string all;
-  for (const auto& [name, text] : texts) all += "=== " + name + "\n" + text + "\n\n";
-  testing::CheckGolden("tests/agent/golden/feedback_diagnosis.txt", all);
-  CHECK(DiagnosisText({}).empty());
-}
-
-TEST_CASE("a diagnosis made while the processor was busy concludes nothing from its times") {
-  Diagnosis diagnosis = SomeDiagnosis();
-  diagnosis.cold_us = 4300, diagnosis.one_thread_us = 4900, diagnosis.warm_us = 4000;
-  const auto has = [](const std::string& text, const char* part) {
-    return text.find(part) != std::string::npos;
-  };
-  for (const double measured_us : {0.0, 4000.0, 5000.0}) {
-    CHECK(has(DiagnosisText(diagnosis, measured_us), "Threads: 4900 us with 1 thread"));
-    CHECK(has(DiagnosisText(diagnosis, measured_us), "Caches: 4300 us"));
-  }
-  for (const double measured_us : {1856.0, 9000.0}) {
-    const std::string text = DiagnosisText(diagnosis, measured_us);
-    CHECK(has(text, "Its calls took 4300 us"));
-    CHECK_FALSE(has(text, "with 1 thread"));
-    CHECK_FALSE(has(text, "Caches:"));
-    CHECK(has(text, "Hot loop"));
-  }
-  diagnosis.warm_us = 5000;  // longer than with cold caches
-  CHECK_FALSE(has(DiagnosisText(diagnosis), "Caches:"));
-}
-
-TEST_CASE("above the ceiling of arithmetic it is said that the count does not apply") {
-  Evaluation evaluation = OnGpu();
-  const std::string text = RateText(GpuMeasured(2000, 66000), evaluation);
-  CHECK(text.find("so the kernel does fewer operations than that count") != std::string::npos);
-  CHECK(RateText(GpuMeasured(2000, 50000), evaluation).find("fewer operations") == std::string::npos);
-  // Other units may have done the work: nothing follows from that ceiling.
-  CHECK(CeilingAdvice(GpuMeasured(2000, 180000), evaluation, nullptr).empty());
-  CHECK_FALSE(CeilingAdvice(GpuMeasured(2000, 58000), evaluation, nullptr).empty());
 }
 
 TEST_CASE("the words of a comparison and of a ceiling follow the numbers beside them, over a grid") {
@@ -454,29 +170,6 @@ TEST_CASE("the words of a comparison and of a ceiling follow the numbers beside 
   }
 }
 
-TEST_CASE("advice near a ceiling gives the factor that its share leaves, and none below or beyond it") {
-  Problem problem = testing::ReluProblem();
-  const SizedProblem least = AtSize(problem, "small");
-  problem.bytes = "80*B*N";
-  const SizedProblem more = AtSize(problem, "small");
-  for (int percent = 10; percent <= 140; percent += 1) {
-    Evaluation evaluation = OnGpu();
-    const double share = percent / 100.0;
-    const std::string factor = fmt::format("{:.2f} times as fast", std::max(1.0, 1 / share));
-    for (const SizedProblem* sized : {&least, &more}) {
-      const std::string memory = CeilingAdvice(GpuMeasured(4000 * share, 10), evaluation, sized);
-      const std::string arithmetic = CeilingAdvice(GpuMeasured(10, 60000 * share), evaluation, sized);
-      INFO(percent << " %: " << memory << " / " << arithmetic);
-      const bool is_near = percent >= 80 && percent <= 105;
-      CHECK((memory.empty() != is_near && arithmetic.empty() != is_near));
-      if (!is_near) continue;
-      const bool is_at = sized == &least && percent >= 100;
-      CHECK(memory.find(is_at ? "It runs at the measured memory bandwidth" : factor) != std::string::npos);
-      CHECK(arithmetic.find(factor) != std::string::npos);
-    }
-  }
-}
-
 TEST_CASE("a wide interval says what it hides") {
   Measured measured = SomeMeasured(1.5, Verdict::kFast);
   measured.speedup = {1.5, 1.45, 1.55};
@@ -490,17 +183,6 @@ TEST_CASE("an answer that is incorrect in a timed call alone is said to be so") 
   CHECK(FeedbackOn(Wrong{"in a timed call: out[0] is 1, should be 2", 1, 0.1}).find(kRace) !=
         std::string::npos);
   CHECK(FeedbackOn(Wrong{"out[0] is 1, should be 2", 1, 0.1}).find(kRace) == std::string::npos);
-}
-
-TEST_CASE("a diagnosis is bounded, and shows hidden characters") {
-  Diagnosis hostile = SomeDiagnosis();
-  hostile.stages = {{"\x1b[2Jpack", 1}};
-  hostile.loop->notes.assign(3, {12, 0, std::string(5000, 'x')});
-  hostile.loop->packed = 0, hostile.loop->scalar = 1;
-  const std::string text = DiagnosisText(hostile);
-  CHECK(text.size() <= kMaxDiagnosisBytes);
-  CHECK(text.find('\x1b') == std::string::npos);
-  CHECK(text.find("\\x1b[2Jpack") != std::string::npos);
 }
 
 TEST_CASE(

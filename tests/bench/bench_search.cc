@@ -20,9 +20,9 @@
 #include <map>
 #include <mutex>
 
-#include "agent/conversation.h"
 #include "agent/machine.h"
 #include "agent/parse.h"
+#include "agent/task.h"
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/process/lasting_threads.h"

@@ -146,7 +146,7 @@ void BenchResume(const Options& options) {
   const double opened_s = Since(start);
   const auto opened = OpenCollection(store, 0);
   WorkQueue queue(store);
-  queue.ReclaimFromTheDead(opened.collection);
+  queue.ReclaimFromEnded(opened.collection);
   const CollectionUsage usage = queue.Usage(opened.collection);
   queue.Results(opened.collection);
   LeaseTerms terms;

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/catch.h"
 
@@ -24,6 +26,14 @@ inline void CheckGolden(const std::string& path, const std::string& text) {
   expected << in.rdbuf();
   INFO("golden file " << path << "; KEVIN_UPDATE_GOLDEN=1 rewrites it");
   CHECK(text == expected.str());
+}
+
+// The same for several texts, each below its name.
+inline void CheckGoldenTexts(const std::string& path,
+                             const std::vector<std::pair<std::string, std::string>>& texts) {
+  std::string all;
+  for (const auto& [name, text] : texts) all += "=== " + name + "\n" + text + "\n\n";
+  CheckGolden(path, all);
 }
 
 }  // namespace kevin::testing

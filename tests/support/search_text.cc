@@ -1,8 +1,8 @@
 #include "tests/support/search_text.h"
 
-#include "agent/conversation.h"
 #include "agent/machine.h"
 #include "agent/parse.h"
+#include "agent/task.h"
 #include "env/error.h"
 #include "env/graph_source.h"
 #include "env/process/spawn.h"

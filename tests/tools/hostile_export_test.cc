@@ -1,13 +1,11 @@
 // `kevin export` of records whose names, ids and texts are attacks: what it writes is run with a canary.
 
-#include <sys/wait.h>
-
 #include <cstdlib>
 #include <filesystem>
 
 #include "agent/text.h"
 #include "tests/catch.h"
-#include "tests/tools/command_line.h"
+#include "tests/tools/export_fixture.h"
 #include "tests/tools/hostile_texts.h"
 #include "tests/trajectories/sample_records.h"
 #include "tools/export/kernel_forms.h"
@@ -21,16 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kKernel = "extern \"C\" void launch(const float* x, float* out) { out[0] = x[0]; }\n";
-
-int Shell(const std::string& command) {
-  const int status = std::system(command.c_str());
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-void Write(const fs::path& path, const std::string& text) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << text;
-}
 
 bool HasPython() { return Shell("command -v python3 >/dev/null") == 0; }
 

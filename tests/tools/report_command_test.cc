@@ -1,4 +1,4 @@
-// `kevin report`, `attribute`, `import-records` and `db` on databases made here, and the parts of the page.
+// `kevin report`, `attribute`, `import-records` and `db` on databases made here.
 
 #include <cstdlib>
 #include <fstream>
@@ -389,97 +389,6 @@ TEST_CASE("import-records and db on the command line") {
   Look(kevin.database).Execute("UPDATE blobs SET body = 'x' WHERE codec = 'plain'");
   CHECK(kevin({"db", "check"}).code == 2);
   CHECK(kevin({"db"}).code == 2);
-}
-
-std::string Shown(const std::vector<DiffLine>& lines) {
-  std::string text;
-  for (const DiffLine& line : lines)
-    text += std::string(1, " +-~"[static_cast<int>(line.kind)]) + line.text + "|";
-  return text;
-}
-
-TEST_CASE("a diff is as short as can be") {
-  CHECK(DiffLines("a\nb\nc\n", "a\nb\nc\n").empty());
-  CHECK(Shown(DiffLines("a\nb\nc\n", "a\nx\nc\n")) == " a|-b|+x| c|");
-  CHECK(Shown(DiffLines("", "a\nb\n")) == "+a|+b|");
-  CHECK(Shown(DiffLines("a\nb\n", "")) == "-a|-b|");
-  CHECK(Shown(DiffLines("a\nb\nc\nd\n", "b\nc\nd\ne\n", 0)) == "-a|~@@ line 4 @@|+e|");
-  CHECK(Shown(DiffLines("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "1\n2\n3\n4\n5\n6\n7\n8\nx\n", 1)) ==
-        "~@@ line 8 @@| 8|-9|+x|");
-}
-
-TEST_CASE("applying a diff gives the second text") {
-  unsigned state = 1;
-  const auto draw = [&state](unsigned n) { return (state = state * 1103515245 + 12345) / 65536 % n; };
-  for (int round = 0; round < 200; ++round) {
-    std::string a, b;
-    for (unsigned i = draw(30); i > 0; --i) a += std::string(1, static_cast<char>('a' + draw(4))) + "\n";
-    for (unsigned i = draw(30); i > 0; --i) b += std::string(1, static_cast<char>('a' + draw(4))) + "\n";
-    std::string before, after;
-    for (const DiffLine& line : DiffLines(a, b, 100)) {
-      if (line.kind != DiffLine::Kind::kAdded) before += line.text + "\n";
-      if (line.kind != DiffLine::Kind::kRemoved) after += line.text + "\n";
-    }
-    if (a == b) continue;
-    CHECK(before == a);
-    CHECK(after == b);
-  }
-}
-
-TEST_CASE("numbers as people read them") {
-  CHECK(ValueText(0.831, MetricUnit::kShare) == "83.1 %");
-  CHECK(IntervalText({1.234, 1.1, 1.4}, MetricUnit::kRatio) == "1.23x (1.1x to 1.4x)");
-  CHECK(IntervalText({kNotKnown, 0, 0}, MetricUnit::kRatio) == "-");
-  CHECK(DifferenceText({0.026, 0.006, 0.045}, MetricUnit::kShare) == "+2.6 points (0.6 to 4.5)");
-  CHECK((CountText(1234567) == "1,234,567" && CountText(12) == "12"));
-  CHECK((SpanText(75) == "1 min 15 s" && SpanText(7260) == "2 h 1 min"));
-  CHECK(Escaped("a<b>&\"\x01\xc3\xa9\xc3") == "a&lt;b&gt;&amp;&quot;\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd");
-}
-
-TEST_CASE("a cost that is all unknown is said to be unknown, not 0") {
-  Side side;
-  side.requests = side.unknown_costs = 28;
-  CHECK(MoneyText(side) == "cost of 28 requests unknown (--price computes it from the tokens)");
-}
-
-TEST_CASE("a legend has the colours of its bars, all seven of them") {
-  std::vector<BarPart> parts;
-  for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) parts.push_back({name, 1});
-  const std::string html = StackedBars("T", {"row"}, {parts});
-  for (const std::string color : {"var(--s0)", "var(--s5)", "var(--s6)"}) {
-    INFO(color);
-    CHECK(Contains(html, "fill=\"" + color + "\""));
-    CHECK(Contains(html, "background:" + color + "\""));
-  }
-  CHECK_FALSE(Contains(html, "opacity"));
-  CHECK(Contains(kPageStyle, "--s6:"));
-  const std::string dashed = LineChart({"T", "x", ""}, {{"s", 1, true, {{1, 2, 2, 2}}}});
-  CHECK(Contains(dashed, "repeating-linear-gradient(90deg,var(--s1)"));
-}
-
-TEST_CASE("texts that are too long end in an ellipsis") {
-  const std::string name = "level2/100 " + std::string(60, 'x');
-  CHECK(Contains(DotPlot("T", {{name, "p", {{0, 1.5, 1.4, 1.6, ""}}}}, {"side"}), "x…</text>"));
-  CHECK(Contains(StackedBars("T", {std::string(200, 'y')}, {{{"a", 1}}}), "y…</text>"));
-}
-
-TEST_CASE("what has nothing to show is left out") {
-  CHECK(StackedBars("T", {"row"}, {{{"a", 0}}}).empty());
-  CHECK(DotPlot("T", {}, {"side"}).empty());
-  CHECK(HtmlTable("<tr><th>a</th></tr>", "").empty());
-}
-
-TEST_CASE("charts of nothing are nothing, of one point a point") {
-  CHECK(LineChart({}, {}).empty());
-  CHECK(SampleStrip({}).empty());
-  CHECK(Ladder({}, 0).empty());
-  const std::string one =
-      LineChart({"T", "x", "", false, true, false, true, true, 0}, {{"s", 0, false, {{1, 2, 2, 2}}}});
-  CHECK(Contains(one, "<circle"));
-  CHECK_FALSE(Contains(one, "nan"));
-  LadderStep failed;
-  failed.turn = 1;
-  CHECK_FALSE(Contains(Ladder({failed}, 0), "nan"));
 }
 
 }  // namespace

@@ -4,6 +4,10 @@
 
 #include <string>
 
+#include "env/error.h"
+#include "tests/catch.h"
+#include "trajectories/store.h"
+
 namespace kevin {
 
 class PostgresServer {
@@ -31,5 +35,20 @@ class PostgresServer {
   int server_ = -1;  // process id
   int databases_ = 0;
 };
+
+// "code: reason" of the Error that opening throws, or "opened".
+inline std::string OpenError(const std::string& address, OpenMode mode) {
+  try {
+    Store::Open(address, mode);
+    return "opened";
+  } catch (const Error& error) {
+    CHECK_FALSE(error.next_step().empty());
+    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
+  }
+}
+
+inline bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace kevin

@@ -147,7 +147,7 @@ void CandidateModule::SetConstants(const LaunchPlan& plan) const {
 void CandidateModule::KeepGlobals(const LaunchPlan& plan) {
   for (const GlobalVariable& variable : plan.globals) {
     Global global;
-    // One that no kernel uses may be gone from the machine code.
+    // The machine code may lack one that no kernel uses.
     if (Cu().ModuleGetGlobal(&global.place, &global.bytes, module_, variable.name.c_str()) != 0) continue;
     global.pristine = DeviceBuffer(global.bytes);
     KEVIN_CU(MemcpyDtoDAsync, global.pristine.data(), global.place, global.bytes, stream_);

@@ -52,7 +52,7 @@ void Stopwatch::OpenLateGates(const std::stop_token& stop) {
   }
 }
 
-// A block with all of a multiprocessor's shared memory on each of them: what a kernel left there is gone.
+// A block with all of a multiprocessor's shared memory on each of them: nothing of what a kernel left there remains.
 void Stopwatch::Scrub(uint64_t seed) const {
   CuLaunchConfig config;
   config.grid_x = 2 * static_cast<unsigned>(multiprocessors_);

@@ -3,6 +3,7 @@
 #include "env/problem/python_model.h"
 
 #include "env/problem/problem.h"
+#include "env/problem/python_operators.h"
 #include "tests/catch.h"
 
 namespace kevin {
