@@ -18,6 +18,11 @@ namespace {
 
 constexpr std::chrono::seconds kEndLimit{10};
 
+Error ErrorIn(const nlohmann::json& reply) {
+  const nlohmann::json& error = reply.at("error");
+  return {static_cast<ExitCode>(error.at("code").get<int>()), error.at("what"), error.at("next")};
+}
+
 }  // namespace
 
 TrainerProcess::TrainerProcess() {
@@ -37,8 +42,17 @@ TrainerProcess::TrainerProcess() {
 }
 
 nlohmann::json TrainerProcess::Ask(const nlohmann::json& request, const char* answer) {
-  std::optional<nlohmann::json> reply;
-  if (local::WriteFrame(socket_.get(), request)) reply = local::ReadFrame(socket_.get());
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw Error(*failure_);
+    is_asking_ = true;
+  }
+  local::WriteFrame(socket_.get(), request);  // where it has ended, its error may be there to be read
+  const std::optional<nlohmann::json> reply = local::ReadFrame(socket_.get());
+  {
+    const std::lock_guard lock(mutex_);
+    is_asking_ = false;
+  }
   if (!reply) {
     const auto end = std::chrono::steady_clock::now() + kEndLimit;
     while (std::chrono::steady_clock::now() < end) {
@@ -48,10 +62,7 @@ nlohmann::json TrainerProcess::Ask(const nlohmann::json& request, const char* an
     throw Error(ExitCode::kBroken, "the trainer closed its stream but does not end",
                 "end kevin-trainer, then --resume");
   }
-  if (reply->contains("error")) {
-    const nlohmann::json& error = reply->at("error");
-    throw Error(static_cast<ExitCode>(error.at("code").get<int>()), error.at("what"), error.at("next"));
-  }
+  if (reply->contains("error")) throw ErrorIn(*reply);
   return reply->at(answer);
 }
 
@@ -59,6 +70,9 @@ std::optional<Error> TrainerProcess::PermanentFailure() {
   const std::lock_guard lock(mutex_);
   int status = 0;
   if (!failure_ && process_.Wait(0, &status)) {
+    // What it said last, unless a request gets it.
+    const auto last = is_asking_ ? std::nullopt : local::ReadFrame(socket_.get());
+    if (last && last->contains("error")) return failure_ = ErrorIn(*last);
     failure_.emplace(
         ExitCode::kBroken, "the trainer " + DescribeStatus(status),
         "if it was killed, memory ran out: try --micro-tokens, --recompute or --lora; --resume continues");
@@ -97,6 +111,8 @@ std::vector<std::string> TrainerProcess::Exchange(const std::string& own) {
 local::StepFigures TrainerProcess::Step(const local::Batch& batch) {
   return local::StepFiguresFromJson(Ask({{"step", local::ToJson(batch)}}, "figures"));
 }
+
+double TrainerProcess::BringSamplerUp() { return Ask({{"sync", true}}, "synced"); }
 
 std::string TrainerProcess::Save() { return Ask({{"save", true}}, "saved"); }
 std::string TrainerProcess::Finish() { return Ask({{"finish", true}}, "saved"); }
