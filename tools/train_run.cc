@@ -23,7 +23,6 @@
 #include "agent/train/rank_meeting.h"
 #include "agent/train/run_folder.h"
 #include "agent/train/sampled_training.h"
-#include "agent/train/served_sampler.h"
 #include "agent/train/step_log.h"
 #include "agent/train/trainer_process.h"
 #include "env/error.h"
@@ -36,8 +35,6 @@ namespace kevin {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t kShownBytes = 1500;  // of a prompt and of a reply in --dry-run
 
 class TrainRun {
  public:
@@ -105,16 +102,10 @@ class TrainRun {
   int ShowRecords() {
     const Json event = DryRunEvent(algorithm_, records_->turns(), records_->units(), records_->Remarks());
     const std::vector<Json> samples = SampleEvents(records_->Batch(1), text_);
-    if (command_.json) {
-      Print(stdout, ToLine(event));
-      for (const Json& sample : samples) Print(stdout, ToLine(sample));
-      return static_cast<int>(ExitCode::kDone);
-    }
-    PrintFormat(stdout, "{}: {}, {} steps of {} updates\n", algorithm_.name, records_->Describe(),
-                options_.steps, options_.updates_per_step);
-    for (const std::string& remark : records_->Remarks()) PrintFormat(stdout, "{}\n", remark);
-    Print(stdout, DryRunText(event));
-    for (const Json& sample : samples) Print(stdout, SampleText(sample, kShownBytes));
+    std::string heading = fmt::format("{}: {}, {} steps of {} updates\n", algorithm_.name,
+                                      records_->Describe(), options_.steps, options_.updates_per_step);
+    for (const std::string& remark : records_->Remarks()) heading += remark + "\n";
+    PrintDryRun(heading, event, samples, command_.json);
     return static_cast<int>(ExitCode::kDone);
   }
 

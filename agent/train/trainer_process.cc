@@ -17,6 +17,7 @@ namespace kevin {
 namespace {
 
 constexpr std::chrono::seconds kEndLimit{10};
+constexpr double kLeaveSeconds = 5;  // to take its leave of other ranks
 
 Error ErrorIn(const nlohmann::json& reply) {
   const nlohmann::json& error = reply.at("error");
@@ -36,9 +37,18 @@ TrainerProcess::TrainerProcess() {
   for (char** entry = environ; *entry != nullptr; ++entry) spawn.environment.emplace_back(*entry);
   // torch's idle threads would otherwise spin on the cores of the judges.
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) spawn.environment.emplace_back("OMP_WAIT_POLICY=passive");
+  // A rank that is lost is reported by an error, not by torch's stack traces of its connections.
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr)
+    spawn.environment.emplace_back("TORCH_CPP_LOG_LEVEL=ERROR");
   spawn.descriptors = {
       {theirs.get(), STDIN_FILENO}, {theirs.get(), STDOUT_FILENO}, {STDERR_FILENO, STDERR_FILENO}};
   process_ = Spawn(spawn);
+}
+
+TrainerProcess::~TrainerProcess() {
+  shutdown(socket_.get(), SHUT_WR);
+  int status = 0;
+  process_.Wait(kLeaveSeconds, &status);
 }
 
 nlohmann::json TrainerProcess::Ask(const nlohmann::json& request, const char* answer) {

@@ -37,6 +37,7 @@ class TrainerProcess {
   // throw the trainer's own Error, Error(kMachine) where the program is not built, and Error(kBroken) when it
   // ended.
   TrainerProcess();
+  ~TrainerProcess();  // lets the trainer end, for some seconds; then kills it
 
   // `sampled`: the model also answers requests, on a Unix socket in a private folder; null: it does not.
   Opened Open(const local::TrainOptions& options, const Sampled* sampled = nullptr);

@@ -19,6 +19,7 @@ using Seconds = std::chrono::duration<double>;
 constexpr int64_t kLeft = int64_t{1} << 40;  // added to the number of a rank that ends
 constexpr auto kLookAtRanks = std::chrono::milliseconds(200);
 constexpr int kRoundsToTell = 4;
+constexpr double kStoreStaysSeconds = 3;  // for the others to end, too
 constexpr size_t kLongestReason = 1000;
 
 std::string BeatKey(int rank) { return "beat-" + std::to_string(rank); }
@@ -46,11 +47,19 @@ struct RankWatch::State {
   int64_t rounds = 0;      // answered by the store
   std::string store_lost;  // why; empty: it is there
   std::optional<std::string> leaving;
-  bool ends = false, has_said_so = false, is_done = false;  // is_done: nobody talks to the store any more
+  bool ends = false, has_said_so = false;
+  bool is_done = false;  // nobody talks to the store any more
+  bool is_left = false;  // and nobody waits for that
 
   std::string Store() const {
     return (rendezvous.agent_holds_store ? "torchrun's store at " : "rank 0, which has the store at ") +
            rendezvous.host + ":" + std::to_string(rendezvous.port);
+  }
+  bool AllHaveEnded() const {
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (static_cast<int>(rank) != rendezvous.rank && !ranks[rank].why) return false;
+    }
+    return true;
   }
   double SilenceOf(const OtherRank& rank) const {
     return static_cast<double>(rounds - rank.changed) * kBeatSeconds;
@@ -103,8 +112,11 @@ RankWatch::RankWatch(const Rendezvous& rendezvous) : state_(std::make_shared<Sta
       for (;;) {
         Beat(state);
         std::unique_lock lock(shared.mutex);
-        if (shared.has_said_so) break;
-        shared.changed.wait_for(lock, Seconds(kBeatSeconds), [&] { return shared.leaving.has_value(); });
+        // Whoever holds the store stays until the others need it no more.
+        if (shared.has_said_so && (!shared.rendezvous.holds_store || shared.AllHaveEnded() || shared.is_left))
+          break;
+        shared.changed.wait_for(lock, Seconds(shared.has_said_so ? kBeatSeconds / 10 : kBeatSeconds),
+                                [&] { return shared.leaving && !shared.has_said_so; });
       }
     } catch (const std::exception& error) {
       const std::string why = error.what();
@@ -125,7 +137,8 @@ RankWatch::~RankWatch() {
     if (!state_->leaving) state_->leaving = "";
     state_->changed.notify_all();
     // A store that does not answer is left behind.
-    state_->changed.wait_for(lock, Seconds(2 * kBeatSeconds), [this] { return state_->is_done; });
+    state_->changed.wait_for(lock, Seconds(kStoreStaysSeconds), [this] { return state_->is_done; });
+    state_->is_left = true;
   }
   if (thread_.joinable()) thread_.join();
 }

@@ -116,7 +116,7 @@ class Service {
     const std::string checkpoint = options.resume ? NewestCheckpoint(options.output) : "";
     Plan(&options, sampling);
     // from_base needs the weights of the base; a checkpoint's weights come with its optimiser.
-    model_ = make_model_(options, options.from_base ? "" : checkpoint);
+    model_ = Loaded(options, options.from_base ? "" : checkpoint);
     LanguageModel* reference = nullptr;
     if (NeedsReference(options) && IsBelowAdapters(options)) {
       reference = model_.get();
@@ -136,6 +136,17 @@ class Service {
             {"trained", trained},
             {"rank", ranks_->Rank()},
             {"ranks", ranks_->Size()}};
+  }
+
+  // From a checkpoint unless that is empty.
+  std::unique_ptr<LanguageModel> Loaded(const TrainOptions& options, const std::string& checkpoint) const {
+    try {
+      return make_model_(options, checkpoint);
+    } catch (const Error& error) {
+      if (checkpoint.empty() || error.code() != ExitCode::kBadRequest) throw;
+      throw Error(error.code(), fmt::format("checkpoint {}: {}", checkpoint, error.what()),
+                  kRemoveCheckpoint);
+    }
   }
 
   // Says what the run needs before anything is loaded, and decides whether activations are recomputed.

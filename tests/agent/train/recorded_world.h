@@ -37,8 +37,8 @@ inline void MakeModel(const fs::path& folder) {
   local::WriteFormulaModel(folder, config, 0.6f);
 }
 
-// Two problems, four episodes each, three turns each; speed-ups and tokens by a formula.
-inline void MakeRecords(const fs::path& database, bool with_tokens) {
+// Two problems, four episodes each, three turns each; speed-ups and tokens by a formula. `first_logprob`: of each reply.
+inline void MakeRecords(const fs::path& database, bool with_tokens, float first_logprob = -3.4f) {
   Store store = Store::Open(database, OpenMode::kCreate);
   const std::string run = store.BeginRun(SampleRun());
   for (int e = 0; e < 8; ++e) {
@@ -60,13 +60,14 @@ inline void MakeRecords(const fs::path& database, bool with_tokens) {
       for (int i = 0; with_tokens && i < 4 + e; ++i)
         turn.token_ids.push_back((e * 7 + i * i + t) % kVocabulary);
       turn.logprobs.assign(turn.token_ids.size(), -3.4f);
+      if (with_tokens) turn.logprobs[0] = first_logprob;
       store.AppendTurn(id, turn);
     }
     store.FinishEpisode(id, {});
   }
 }
 
-struct Ran {
+struct TrainResult {
   int code = -1;
   std::string errors;
   std::vector<json> events;
@@ -79,11 +80,11 @@ class World {
     MakeRecords(folder_ / "kevin.db", true);
   }
 
-  Ran Train(const std::string& arguments, const std::string& environment = "") const {
+  TrainResult Train(const std::string& arguments, const std::string& environment = "") const {
     const std::string command = "cd " + folder_.path().string() + " && " + environment + " " +
                                 KEVIN_BINARY_DIR + "/bin/kevin train --json --device cpu --dtype float32 " +
                                 arguments + " >out.jsonl 2>errors.txt </dev/null";
-    Ran ran;
+    TrainResult ran;
     const int status = std::system(command.c_str());
     ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     ran.errors = ReadAll(folder_ / "errors.txt");

@@ -1,7 +1,9 @@
 // `kevin train` as a user runs it: a database with tokens, a tiny model, the two programs.
 
 #include <chrono>
+#include <cmath>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <thread>
 
@@ -18,7 +20,7 @@ namespace {
 
 TEST_CASE("grpo from a database: events, metrics, curves, checkpoints and a model") {
   const World world;
-  const Ran ran = world.Train(kGrpo + "--out run --checkpoint-every 2 --keep 1");
+  const TrainResult ran = world.Train(kGrpo + "--out run --checkpoint-every 2 --keep 1");
   INFO(ran.errors);
   REQUIRE(ran.code == 0);
   REQUIRE(ran.events.size() == 5);
@@ -40,7 +42,7 @@ TEST_CASE("grpo from a database: events, metrics, curves, checkpoints and a mode
   const std::string metrics = ReadAll(world / "run/metrics.jsonl");
   CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 4);
   CHECK_FALSE(fs::is_empty(world / "run/tensorboard"));
-  const Ran again = world.Train(kGrpo + "--out run");
+  const TrainResult again = world.Train(kGrpo + "--out run");
   CHECK(again.code == 2);
   CHECK(again.errors.find("--resume") != std::string::npos);
 }
@@ -52,7 +54,7 @@ TEST_CASE("stopped and gone on, a run ends with the same bytes") {
   REQUIRE(world.Train(kGrpo + "--out half --checkpoint-every 2 --keep 9").code == 0);
   fs::remove_all(world / "half/checkpoints/step-00000004");
   fs::remove_all(world / "half/model");
-  const Ran on = world.Train(kGrpo + "--out half --resume");
+  const TrainResult on = world.Train(kGrpo + "--out half --resume");
   INFO(on.errors);
   REQUIRE(on.code == 0);
   CHECK(on.events[0].at("step") == 3);
@@ -61,11 +63,75 @@ TEST_CASE("stopped and gone on, a run ends with the same bytes") {
   CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 4);
 }
 
+TEST_CASE("half a checkpoint is named with the next step, and the one before it is gone on from") {
+  const World world;
+  const std::string whole = kGrpo + "--checkpoint-every 2 --keep 9 --out whole ";
+  REQUIRE(world.Train(whole).code == 0);
+  const fs::path run = world / "half", newest = run / "checkpoints/step-00000004";
+  const auto cut = [](const fs::path& file) { fs::resize_file(file, fs::file_size(file) / 2); };
+  const std::vector<std::pair<std::string, std::function<void()>>> damages = {
+      {"trainer.json is damaged", [&] { cut(newest / "trainer.json"); }},
+      {"trainer.json is damaged", [&] { fs::remove(newest / "trainer.json"); }},
+      {"model.safetensors", [&] { cut(newest / "model/model.safetensors"); }},
+      {"config.json", [&] { fs::remove(newest / "model/config.json"); }},
+      {"optimizer-0-of-1", [&] { cut(newest / "optimizer-0-of-1.safetensors"); }},
+      {"optimizer-0-of-1", [&] { fs::remove(newest / "optimizer-0-of-1.safetensors"); }},
+  };
+  for (const auto& [part, damage] : damages) {
+    fs::remove_all(run);
+    fs::copy(world / "whole", run, fs::copy_options::recursive);
+    damage();
+    const TrainResult refused = world.Train(kGrpo + "--out half --resume");
+    INFO(part << ": " << refused.errors);
+    CHECK(refused.code == 2);
+    CHECK(refused.errors.find("step-00000004") != std::string::npos);
+    CHECK(refused.errors.find(part) != std::string::npos);
+    CHECK(refused.errors.find("remove that folder") != std::string::npos);
+  }
+  fs::remove_all(newest);
+  REQUIRE(world.Train(kGrpo + "--out half --resume").code == 0);
+  CHECK(ReadAll(run / "model/model.safetensors") == ReadAll(world / "whole/model/model.safetensors"));
+}
+
+TEST_CASE("a disk that is full while a checkpoint is written ends the run; the one before is gone on from") {
+  const World world;
+  REQUIRE(world.Train(kGrpo + "--out whole").code == 0);
+  REQUIRE(world.Train(kGrpo + "--checkpoint-every 2 --keep 9 --out run").code == 0);
+  fs::remove_all(world / "run/checkpoints/step-00000004");
+  // No file of this program may be longer: the weights fit, the optimiser's state does not.
+  const auto bytes = fs::file_size(world / "whole/checkpoints/step-00000004/model/model.safetensors");
+  const TrainResult full =
+      world.Train(kGrpo + "--out run --resume",
+                  "bash -c 'ulimit -f " + std::to_string(bytes / 1024 + 2) + "; exec \"$@\"' -");
+  INFO(full.errors);
+  CHECK(full.code == 4);
+  CHECK(full.errors.find("the checkpoint could not be written") != std::string::npos);
+  CHECK(full.errors.find("make room") != std::string::npos);
+  CHECK(std::distance(fs::directory_iterator(world / "run/checkpoints"), fs::directory_iterator()) == 1);
+  const TrainResult on = world.Train(kGrpo + "--out run --resume");
+  INFO(on.errors);
+  REQUIRE(on.code == 0);
+  CHECK(on.events[0].at("step") == 3);
+  CHECK(ReadAll(world / "run/model/model.safetensors") == ReadAll(world / "whole/model/model.safetensors"));
+}
+
+TEST_CASE("a turn whose log-probabilities are not numbers ends the run before it teaches anything") {
+  const World world;
+  MakeRecords(world / "nan.db", true, std::nanf(""));
+  const TrainResult ran = world.Train(kGrpo + "--db nan.db --out run");
+  INFO(ran.errors);
+  CHECK(ran.code == 4);
+  CHECK(ran.events.empty());
+  CHECK(ran.errors.find("step 1, update 1 of 2") != std::string::npos);
+  CHECK(ran.errors.find("not finite") != std::string::npos);
+  CHECK(ran.errors.find("level1/19") != std::string::npos);
+}
+
 TEST_CASE("every algorithm runs") {
   const World world;
   for (const std::string name : {"sft", "tpt", "dr-grpo", "rloo", "trloo", "reinforce++", "dapo",
                                  "grpo-token-mean", "gspo", "cispo", "dpo"}) {
-    const Ran ran = world.Train("--model model --steps 2 --algorithm " + name + " --out " + name);
+    const TrainResult ran = world.Train("--model model --steps 2 --algorithm " + name + " --out " + name);
     INFO(name + ": " + ran.errors);
     CHECK(ran.code == 0);
     CHECK(ran.events.size() == 3);
@@ -81,7 +147,7 @@ TEST_CASE("adapters: trained, saved for PEFT, gone on with") {
   REQUIRE(world.Train(kGrpo + "--lora 4 --out half --resume").code == 0);
   CHECK(ReadAll(world / "half/adapter/adapter_model.safetensors") ==
         ReadAll(world / "whole/adapter/adapter_model.safetensors"));
-  const Ran quantised = world.Train(kGrpo + "--lora 4 --quantization nf4 --out q");
+  const TrainResult quantised = world.Train(kGrpo + "--lora 4 --quantization nf4 --out q");
   INFO(quantised.errors);
   CHECK(quantised.code == 0);
 }
@@ -92,8 +158,9 @@ TEST_CASE("under adapters, the reference is the model without them") {
   fs::create_directory_symlink(world / "model", world / "link");
   fs::copy(world / "model", world / "copy", fs::copy_options::recursive);
   const std::string kl = "--model model --steps 4 --lora 4 --learning-rate 3e-2 --kl k3 --kl-weight 0.1 ";
-  const Ran own = world.Train(kl + "--out own"), linked = world.Train(kl + "--reference link --out linked"),
-            other = world.Train(kl + "--reference copy --out other");
+  const TrainResult own = world.Train(kl + "--out own"),
+                    linked = world.Train(kl + "--reference link --out linked"),
+                    other = world.Train(kl + "--reference copy --out other");
   INFO(own.errors << linked.errors << other.errors);
   REQUIRE((own.code == 0 && linked.code == 0 && other.code == 0));
   CHECK(own.events[3].at("kl").get<double>() > 1e-6);
@@ -104,10 +171,11 @@ TEST_CASE("under adapters, the reference is the model without them") {
   CHECK(ReadAll(world / "own/adapter/adapter_model.safetensors") ==
         ReadAll(world / "other/adapter/adapter_model.safetensors"));
   // A second model is in the memory plan where one is loaded.
-  const Ran preferences = world.Train("--model model --steps 1 --lora 4 --algorithm dpo --out preferences");
+  const TrainResult preferences =
+      world.Train("--model model --steps 1 --lora 4 --algorithm dpo --out preferences");
   INFO(preferences.errors);
   CHECK(preferences.code == 0);
-  for (const Ran* ran : {&own, &linked, &preferences}) {
+  for (const TrainResult* ran : {&own, &linked, &preferences}) {
     CHECK(ran->errors.find("memory plan") != std::string::npos);
     CHECK(ran->errors.find(", reference ") == std::string::npos);
   }
@@ -121,7 +189,7 @@ TEST_CASE("dapo: cut-off replies count with their penalty, which other algorithm
     database.Execute("UPDATE turns SET stop_reason = 'length' WHERE turn = 3");
   }
   const auto first = [&](const std::string& options, const std::string& out) {
-    const Ran ran = world.Train("--model model --steps 1 --updates 1 " + options + " --out " + out);
+    const TrainResult ran = world.Train("--model model --steps 1 --updates 1 " + options + " --out " + out);
     INFO(ran.errors);
     REQUIRE(ran.code == 0);
     return ran.events.at(0);
@@ -134,7 +202,7 @@ TEST_CASE("dapo: cut-off replies count with their penalty, which other algorithm
   CHECK(dapo.at("learning_rate") == 1e-6);
   for (const char* equal : {"loss", "grad_norm", "reward", "trained_tokens", "learning_rate"})
     CHECK(dapo.at(equal) == other.at(equal));
-  const Ran alone = world.Train("--model model --overlong-cache 0.1 --out alone");
+  const TrainResult alone = world.Train("--model model --overlong-cache 0.1 --out alone");
   CHECK(alone.code == 2);
   CHECK(alone.errors.find("--weight-overlong 1") != std::string::npos);
 }
@@ -145,7 +213,7 @@ TEST_CASE("a step waits while a pair is timed on its device") {
     const std::string text = ReadAll(world / "run/metrics.jsonl");
     return !text.empty();
   };
-  std::future<Ran> running;
+  std::future<TrainResult> running;
   {
     const DeviceLock timing("cpu", LockMode::kExclusive, nullptr);
     running = std::async(std::launch::async, [&] { return world.Train(kGrpo + "--out run"); });
@@ -177,7 +245,7 @@ TEST_CASE("records of another tokenizer are refused, with the next step") {
     Database database(world / "kevin.db", Database::Access::kReadWrite, 5000);
     database.Execute("UPDATE turns SET tokenizer_hash = '0123456789abcdef'");
   }
-  const Ran ran = world.Train(kGrpo + "--out run");
+  const TrainResult ran = world.Train(kGrpo + "--out run");
   INFO(ran.errors);
   CHECK(ran.code == 2);
   CHECK(ran.errors.find("its tokenizer's hash is 0123456789ab, not") != std::string::npos);
@@ -186,14 +254,14 @@ TEST_CASE("records of another tokenizer are refused, with the next step") {
 
 TEST_CASE("runs over records have one epoch; adapters learn with ten times the rate") {
   const World world;
-  const auto rate = [](const Ran& ran) { return ran.events.at(0).at("learning_rate").get<double>(); };
-  const Ran full = world.Train("--model model --batch 1 --out full");
+  const auto rate = [](const TrainResult& ran) { return ran.events.at(0).at("learning_rate").get<double>(); };
+  const TrainResult full = world.Train("--model model --batch 1 --out full");
   INFO(full.errors);
   REQUIRE(full.code == 0);
   CHECK(full.events.at(0).at("steps") == 2);  // two tasks
-  const Ran lora = world.Train("--model model --batch 1 --lora 2 --out lora");
+  const TrainResult lora = world.Train("--model model --batch 1 --lora 2 --out lora");
   CHECK(rate(lora) == Approx(10 * rate(full)));
-  const Ran given = world.Train("--model model --batch 1 --lora 2 --learning-rate 1e-6 --out given");
+  const TrainResult given = world.Train("--model model --batch 1 --lora 2 --learning-rate 1e-6 --out given");
   CHECK(rate(given) == Approx(1e-6));
 }
 
@@ -203,7 +271,7 @@ TEST_CASE("records whose sampling is not known are refused, counted where others
     Database database(world / "kevin.db", Database::Access::kReadWrite, 5000);
     database.Execute("UPDATE turns SET top_k = NULL WHERE turn = 1");
   }
-  const Ran some = world.Train(kGrpo + "--out some");
+  const TrainResult some = world.Train(kGrpo + "--out some");
   INFO(some.errors);
   REQUIRE(some.code == 0);
   CHECK(some.events.at(0).at("samples") == 16);
@@ -213,7 +281,7 @@ TEST_CASE("records whose sampling is not known are refused, counted where others
     Database database(world / "kevin.db", Database::Access::kReadWrite, 5000);
     database.Execute("UPDATE turns SET min_p = NULL");
   }
-  const Ran none = world.Train(kGrpo + "--out none");
+  const TrainResult none = world.Train(kGrpo + "--out none");
   CHECK(none.code == 2);
   CHECK(none.errors.find("24 turns were left out") != std::string::npos);
   CHECK(none.errors.find("--token-ids") != std::string::npos);
@@ -222,7 +290,7 @@ TEST_CASE("records whose sampling is not known are refused, counted where others
 TEST_CASE("a dry run trains nothing and needs no folder; filters say what is learnt from") {
   const World world;
   std::ofstream(world / "problems.txt") << "# those to keep\nlevel1/20\n";
-  const Ran dry =
+  const TrainResult dry =
       world.Train("--model model --problem-list problems.txt --judged-on test --kind cpp --dry-run");
   INFO(dry.errors);
   REQUIRE(dry.code == 0);
@@ -231,7 +299,7 @@ TEST_CASE("a dry run trains nothing and needs no folder; filters say what is lea
   CHECK(dry.events[0].at("problems").size() == 1);
   CHECK(dry.events[0].at("remarks").at(0) == "4 episodes left out by the filters");
   CHECK((dry.events[1].at("event") == "sample" && dry.events[1].at("problem") == "level1/20"));
-  const Ran run = world.Train(kGrpo + "--problem-list problems.txt --out run");
+  const TrainResult run = world.Train(kGrpo + "--problem-list problems.txt --out run");
   INFO(run.errors);
   CHECK(run.code == 0);
   CHECK(run.events.at(0).at("samples") == 12);
@@ -240,7 +308,7 @@ TEST_CASE("a dry run trains nothing and needs no folder; filters say what is lea
 TEST_CASE("what is wrong is named, with the next step") {
   const World world;
   const auto expect = [&](int code, const std::string& part, const std::string& arguments) {
-    const Ran ran = world.Train(arguments);
+    const TrainResult ran = world.Train(arguments);
     INFO(arguments + ": " + ran.errors);
     CHECK(ran.code == code);
     CHECK(ran.errors.find(part) != std::string::npos);
@@ -257,7 +325,7 @@ TEST_CASE("what is wrong is named, with the next step") {
   for (const char* option : {"--rules open", "--kind modelnew --prompts kernelbench"}) {
     const std::string part = "--prompts and --rules are for turns that the model makes itself";
     expect(2, part, "--model model --out r " + std::string(option));
-    const Ran evaluated =
+    const TrainResult evaluated =
         world.Train("--model nothing --out r --eval-suite level1/20 " + std::string(option));
     CHECK((evaluated.code == 2 && evaluated.errors.find(part) == std::string::npos));
   }
@@ -270,7 +338,7 @@ TEST_CASE("what is wrong is named, with the next step") {
   expect(2, "no token ids", "--model model --out r --db text.db");
   Store::Open(world / "empty.db", OpenMode::kCreate);
   expect(2, "no turns to learn from", "--model model --out r --db empty.db");
-  const Ran broken =
+  const TrainResult broken =
       world.Train("--model model --steps 2 --out r --learning-rate 1e30 --max-grad-norm 0 --updates 2");
   INFO(broken.errors);
   CHECK(broken.code == 4);

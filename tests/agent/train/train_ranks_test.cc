@@ -39,7 +39,7 @@ TEST_CASE("two processes train as one does") {
                              "/bin/kevin train --device cpu --dtype float32 " + kGrpo +
                              "--out two >rank1.txt 2>&1 </dev/null &";
   REQUIRE(std::system(second.c_str()) == 0);
-  const Ran first = world.Train(kGrpo + "--out two", ranks + "RANK=0");
+  const TrainResult first = world.Train(kGrpo + "--out two", ranks + "RANK=0");
   INFO(first.errors);
   REQUIRE(first.code == 0);
   CHECK(LargestGap(world / "one/model", world / "two/model") < 1e-4);
@@ -60,7 +60,7 @@ TEST_CASE("two processes with sharded weights train as one does, and one goes on
                              "/bin/kevin train --device cpu --dtype float32 " + sharded +
                              " >rank1.txt 2>&1 </dev/null &";
   REQUIRE(std::system(second.c_str()) == 0);
-  const Ran first = world.Train(sharded, ranks + "RANK=0");
+  const TrainResult first = world.Train(sharded, ranks + "RANK=0");
   INFO(first.errors);
   REQUIRE(first.code == 0);
   CHECK(first.errors.find("two layers at a time") != std::string::npos);
@@ -69,7 +69,7 @@ TEST_CASE("two processes with sharded weights train as one does, and one goes on
   for (const std::string how : {"--shard ", ""}) {
     fs::remove_all(world / "two/checkpoints/step-00000004");
     fs::remove_all(world / "two/model");
-    const Ran on = world.Train(kGrpo + how + "--out two --resume");
+    const TrainResult on = world.Train(kGrpo + how + "--out two --resume");
     INFO(how << on.errors);
     REQUIRE(on.code == 0);
     CHECK(on.events[0].at("step") == 3);
@@ -89,7 +89,7 @@ TEST_CASE("one damaged share ends both processes with its name, a rank that is m
                                KEVIN_BINARY_DIR + "/bin/kevin train --device cpu --dtype float32 " +
                                arguments + " >rank1.txt 2>&1 </dev/null; echo code $? >>rank1.txt";
     auto other = std::async(std::launch::async, [&] { return std::system(second.c_str()); });
-    Ran ran = world.Train(arguments, ranks(offset) + "RANK=0");
+    TrainResult ran = world.Train(arguments, ranks(offset) + "RANK=0");
     other.wait();
     return ran;
   };
@@ -98,7 +98,7 @@ TEST_CASE("one damaged share ends both processes with its name, a rank that is m
   const fs::path checkpoint = world / "two/checkpoints/step-00000004";
   const fs::path share = checkpoint / "optimizer-1-of-2.safetensors";
   fs::resize_file(share, fs::file_size(share) - 100);
-  const Ran ran = both(four + " --resume", 9003);
+  const TrainResult ran = both(four + " --resume", 9003);
   const std::string second = ReadAll(world / "rank1.txt");
   INFO(ran.errors << second);
   CHECK(ran.code == 2);
@@ -109,7 +109,7 @@ TEST_CASE("one damaged share ends both processes with its name, a rank that is m
   fs::remove_all(checkpoint);
   CHECK(both(four + " --resume", 9005).code == 0);  // from the checkpoint before
 
-  const Ran alone = world.Train(kGrpo + "--out alone", ranks(9007) + "RANK=0 KEVIN_JOIN_SECONDS=2");
+  const TrainResult alone = world.Train(kGrpo + "--out alone", ranks(9007) + "RANK=0 KEVIN_JOIN_SECONDS=2");
   INFO(alone.errors);
   CHECK(alone.code == 4);
   CHECK(alone.errors.find("there is no rank 1") != std::string::npos);
@@ -144,7 +144,7 @@ TEST_CASE("where one of two processes is killed or hangs the other ends soon, an
   CHECK(lines() >= 3);
   kill(-second, signal);
   const auto killed = std::chrono::steady_clock::now();
-  const Ran ran = first.get();
+  const TrainResult ran = first.get();
   CHECK(std::chrono::steady_clock::now() - killed < std::chrono::seconds(30));
   kill(-second, SIGKILL);
   waitpid(second, nullptr, 0);
@@ -168,7 +168,7 @@ TEST_CASE("ranks that have read different records stop before they learn from th
                              "/bin/kevin train --device cpu --dtype float32 " + kGrpo +
                              "--db other.db --out two >rank1.txt 2>&1 </dev/null &";
   REQUIRE(std::system(second.c_str()) == 0);
-  const Ran first = world.Train(kGrpo + "--out two", ranks + "RANK=0");
+  const TrainResult first = world.Train(kGrpo + "--out two", ranks + "RANK=0");
   INFO(first.errors);
   CHECK(first.code == 4);
   CHECK(first.events.empty());
@@ -199,7 +199,7 @@ TEST_CASE("Ctrl-C at one of two ranks ends both after the same step") {
   kill(second, SIGINT);
   int status = 0;
   waitpid(second, &status, 0);
-  const Ran ran = first.get();
+  const TrainResult ran = first.get();
   INFO(ran.errors << ReadAll(world / "rank1.txt"));
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 130));
   CHECK(ran.code == 130);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,8 @@
 
 namespace kevin::local {
 namespace {
+
+namespace fs = std::filesystem;
 
 // What every write meets on a full disk, made by a limit on the size of files.
 class FullDisk {

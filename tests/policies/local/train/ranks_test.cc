@@ -77,7 +77,7 @@ TEST_CASE("a rank that has ended is an error for those that wait for it, with it
 
 // ---- A rank as a process of its own, which can be killed and stopped ----
 
-constexpr const char* kOneRank = "one rank of a group, as a process of its own";
+constexpr const char* kOneRank = "one rank of a group as a process of its own";
 
 std::string TextOf(const fs::path& path) {
   std::ostringstream text;
@@ -91,7 +91,7 @@ std::string Given(const char* name) {
 }
 
 // Sums for ever. Writes how it ended to FOLDER/rank-N.
-TEST_CASE("one rank of a group, as a process of its own", "[.process]") {
+TEST_CASE("one rank of a group as a process of its own", "[.process]") {
   const std::string rank = Given("TEST_RANK"), folder = Given("TEST_FOLDER");
   const auto end = [&](const Error& error) {
     std::ofstream(folder + "/rank-" + rank) << error.what() << "\n";
@@ -140,7 +140,7 @@ std::vector<Ended> EndsAfter(int size, int victim, int signal) {
   }
   const auto works = [&](int rank) { return fs::exists(folder.Path() + "/sums-" + std::to_string(rank)); };
   for (int rank = 0; rank < size; ++rank) {
-    for (int i = 0; i < 3000 && !works(rank); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (int i = 0; i < 1500 && !works(rank); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK(works(rank));
   }
   const auto start = Clock::now();
