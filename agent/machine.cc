@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "env/gpu/find_gpus.h"
-#include "env/process/machine.h"
 #include "env/process/spawn.h"
 
 namespace kevin {
@@ -93,6 +93,12 @@ std::string LockNameOf(const std::string& device) {
       return DeviceLock::NameOfGpu(gpu.pci_bus);
   }
   return "gpu-cuda-" + device.substr(5);
+}
+
+SharedDevices::SharedDevices(const std::vector<std::string>& devices) {
+  std::set<std::string> names;
+  for (const std::string& device : devices) names.insert(LockNameOf(device));
+  for (const std::string& name : names) locks_.emplace_back(name, LockMode::kShared, nullptr);
 }
 
 EnvironmentOptions EnvironmentOptionsFor(int threads, const std::string& isolation) {

@@ -2,11 +2,13 @@
 // This process's surroundings: the machine for prompts and records, folders, and its own command line.
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "env/environment.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 
@@ -35,6 +37,16 @@ std::string ShellWord(const std::string& word);
 // The name of the lock (env/process/machine.h, DeviceLock) of "cpu" or "cuda:N", under which all of Kevin's programs
 // measure on that device and load it. A GPU that the driver does not list has a name of its own.
 std::string LockNameOf(const std::string& device);
+
+// The locks of several devices, shared, while something computes on all of them. Each lock once, in the order of their names:
+// programs that hold the same devices do not wait for each other in a circle, with measurements that wait for both.
+class SharedDevices {
+ public:
+  explicit SharedDevices(const std::vector<std::string>& devices);
+
+ private:
+  std::deque<DeviceLock> locks_;
+};
 
 // `threads` 0: all usable cores. `isolation`: "full" or "reduced".
 EnvironmentOptions EnvironmentOptionsFor(int threads, const std::string& isolation);

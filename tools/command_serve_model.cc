@@ -29,6 +29,7 @@ server, an Origin header must be absent, and a POST must be application/json. --
 --key-file of the other commands is the key that they send. 401 answers a missing or unknown key.
 Exit codes: 2 an unusable option, file of keys or address; 3 the model does not fit; 4 the model failed.
 
+No answer is computed while a program of Kevin times a kernel on the model's device; answers in progress pause.
 Chat completions, completions, /tokenize, /detokenize, /health and /metrics as OpenAI and vLLM have them.
 kevin run --policy local:DIR does all this by itself.)";
 

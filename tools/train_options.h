@@ -104,6 +104,8 @@ Algorithm AlgorithmOf(TrainRequest* request);
 local::TrainOptions OptionsFrom(const TrainRequest& request, const Algorithm& algorithm);
 // Offline: the records to learn from.
 LearnRequest RecordsFrom(const TrainRequest& request, const TrainSuites& suites, const Algorithm& algorithm);
+// Checks that options for records and for --online are not mixed.
+void CheckSource(const TrainRequest& request);
 // Checks that --out holds no other run.
 void CheckOutput(const TrainRequest& request);
 

@@ -1,11 +1,12 @@
 #pragma once
-// START HERE for `kevin train`: from records to a trained model. A run (`kevin train`, tools/command_train.cc) is
+// START HERE for `kevin train`: from records to a trained model. A run (`kevin train`, tools/train_run.cc) is
 // made of these parts, in the order in which to read them:
 //
 //   algorithm.h          what is learnt from and with which loss: the settings of one loop (below)
 //   turns.h              the turns of one or more databases, with their attribution, grouped into units
 //   batches.h            the units of a step -> token ids, mask, log-probabilities, advantages
 //     model_text.h       the tokens of the model in training
+//   rank_meeting.h       what ranks agree on before each step
 //   batch_source.h       the sequence of batches: stored records (offline) or new turns for each step (online)
 //   placement.h          which rank trains, samples and judges on which device
 //     rollouts.h         online: the model's own turns, through the queue and database of `kevin collect`

@@ -9,6 +9,8 @@
 #include <map>
 #include <set>
 
+#include "agent/events.h"
+#include "agent/terminal.h"
 #include "agent/text.h"
 
 namespace kevin {
@@ -17,6 +19,7 @@ namespace {
 constexpr std::array<double, 11> kEdges = {-2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 2.5};
 constexpr size_t kShownProblems = 40;
 constexpr int kBarWidth = 40;
+constexpr size_t kShownBytes = 1500;  // of a prompt and of a reply
 
 struct OfProblem {
   std::set<std::string> episodes;
@@ -166,6 +169,11 @@ std::string SampleText(const Json& e, size_t shown_bytes) {
     text += "[prompt]\n" + prompt + "\n";
   }
   return text + "[reply]\n" + Clip(e.at("reply").get<std::string>(), shown_bytes) + "\n";
+}
+
+void PrintDryRun(const std::string& heading, const Json& event, const std::vector<Json>& samples, bool json) {
+  Print(stdout, json ? ToLine(event) : heading + DryRunText(event));
+  for (const Json& sample : samples) Print(stdout, json ? ToLine(sample) : SampleText(sample, kShownBytes));
 }
 
 }  // namespace kevin

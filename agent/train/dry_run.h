@@ -1,6 +1,6 @@
 #pragma once
-// What a run over records would learn from, without a trainer: `kevin train --dry-run`. Pure functions; texts of
-// records are in them as they are stored, for Print (agent/terminal.h) to filter.
+// What a run over records would learn from, without a trainer: `kevin train --dry-run`. Texts of records are in
+// events and texts as they are stored, for Print (agent/terminal.h) to filter. Pure but for PrintDryRun.
 
 #include <string>
 #include <vector>
@@ -24,5 +24,8 @@ std::string DryRunText(const Json& event);
 std::vector<Json> SampleEvents(const LearnBatch& batch, const ModelText& text);
 // With the end of the prompt and the beginning of the reply, `shown_bytes` of each at most.
 std::string SampleText(const Json& event, size_t shown_bytes);
+
+// Prints the events to standard output: as JSON lines, or as text below `heading`.
+void PrintDryRun(const std::string& heading, const Json& event, const std::vector<Json>& samples, bool json);
 
 }  // namespace kevin

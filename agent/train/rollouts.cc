@@ -92,7 +92,7 @@ Rollouts::Entered Rollouts::Enter(const RolloutTerms& terms, const std::string& 
 
 std::optional<std::string> Rollouts::Collect(const RolloutTerms& terms, Policy& policy,
                                              const PolicySettings& settings, const CancelToken* drain,
-                                             const CancelToken* stop) {
+                                             const CancelToken* stop, TurnTimes* times) {
   std::map<std::string, Problem> problems;  // by content hash
   const Entered entered = Enter(terms, policy.Name(), &problems);
   RolloutOptions options;
@@ -112,9 +112,13 @@ std::optional<std::string> Rollouts::Collect(const RolloutTerms& terms, Policy& 
     throw Error(ExitCode::kBadRequest, spec.problem + " has changed since the step began",
                 "put the problem's file back, or train into another --out");
   };
-  sources.policy = [&](const std::string&) -> Policy& { return policy; };
+  BusyTime answering, judging;
+  TimedPolicy timed_policy(policy, answering);
+  TimedEnvironment timed_environment(*environment_, judging);
+  sources.policy = [&](const std::string&) -> Policy& { return timed_policy; };
   sources.settings = [&](const std::string&) { return settings; };
-  const RolloutEnd end = RunRollout(store_, *environment_, sources, options, Hooks(terms), drain, stop);
+  const RolloutEnd end = RunRollout(store_, timed_environment, sources, options, Hooks(terms), drain, stop);
+  times->generate_s += answering.Seconds(), times->judge_s += judging.Seconds();
   store_.FinishRun(entered.worker_run);
   if (!end.complete) return std::nullopt;
   return entered.collection;

@@ -15,6 +15,7 @@
 #include "agent/train/run_folder.h"
 #include "agent/train/step_plan.h"
 #include "agent/train/trainer_process.h"
+#include "agent/train/turn_times.h"
 #include "policies/remote/remote_policy.h"
 #include "trajectories/store.h"
 
@@ -102,10 +103,10 @@ class Rollouts {
 
   // Runs until every episode is stored, by this process or by others; continues an earlier, unfinished
   // collection of the same name. Returns the run that holds the episodes, nullopt when `drain` interrupted
-  // it. Several calls may run at once.
+  // it. Several calls may run at once. Adds the times of this process's turns to *times.
   std::optional<std::string> Collect(const RolloutTerms& terms, Policy& policy,
                                      const PolicySettings& settings, const CancelToken* drain,
-                                     const CancelToken* stop);
+                                     const CancelToken* stop, TurnTimes* times);
 
  private:
   struct Entered {

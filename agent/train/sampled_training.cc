@@ -179,8 +179,8 @@ std::vector<std::string> SampledTraining::ProblemsOfStep(int64_t step) {
 
 std::optional<std::string> SampledTraining::CollectProblems(int64_t step, int refill,
                                                             const std::vector<std::string>& problems,
-                                                            const CancelToken* drain,
-                                                            const CancelToken* stop) {
+                                                            const CancelToken* drain, const CancelToken* stop,
+                                                            TurnTimes* times) {
   const std::string round = refill > 0 ? fmt::format("-refill-{}", refill) : "";
   RolloutTerms terms;
   terms.name = fmt::format("step-{}{}", step, round);
@@ -190,7 +190,7 @@ std::optional<std::string> SampledTraining::CollectProblems(int64_t step, int re
   terms.seed = SeedOf(request_.seed, step, 0) + static_cast<uint64_t>(refill) * kSeedOfRefill;
   const PolicySettings settings =
       settings_.schedule.empty() ? settings_of_policy_ : SettingsWithCap(settings_.schedule.At(step));
-  return rollouts_.Collect(terms, *policy_, settings, drain, stop);
+  return rollouts_.Collect(terms, *policy_, settings, drain, stop, times);
 }
 
 LearnTurns SampledTraining::TurnsOf(const std::vector<std::string>& runs) const {
@@ -213,8 +213,9 @@ std::optional<std::vector<std::string>> SampledTraining::CollectStep(int64_t ste
                                                                      const CancelToken* stop) {
   std::vector<std::string> used = ProblemsOfStep(step), runs;
   std::vector<std::string> round = used;
+  TurnTimes times;
   for (int refill = 0; !round.empty(); ++refill) {
-    const auto run = CollectProblems(step, refill, round, drain, stop);
+    const auto run = CollectProblems(step, refill, round, drain, stop, &times);
     if (!run) return std::nullopt;
     runs.push_back(*run);
     if (refill >= settings_.refills) break;
@@ -229,7 +230,15 @@ std::optional<std::vector<std::string>> SampledTraining::CollectStep(int64_t ste
     used.insert(used.end(), round.begin(), round.end());
   }
   NoteSolveRates(runs);
+  const std::lock_guard lock(mutex_);
+  times_[step] = times;
   return runs;
+}
+
+TurnTimes SampledTraining::TakeTimes(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  const auto found = times_.extract(step);
+  return found.empty() ? TurnTimes{} : found.mapped();
 }
 
 std::optional<Json> SampledTraining::Evaluate(const EvaluationTerms& terms, const std::string& name,
@@ -243,7 +252,8 @@ std::optional<Json> SampledTraining::Evaluate(const EvaluationTerms& terms, cons
       settings_.schedule.empty() ? settings_of_policy_ : SettingsWithCap(settings_.schedule.Largest());
   // All evaluations have the same seed, so that they differ by the model alone.
   rollout.seed = SeedOf(request_.seed, 0, terms.split == "test" ? 2 : 1);
-  const auto run = rollouts_.Collect(rollout, *policy_, settings, drain, stop);
+  TurnTimes ignored;
+  const auto run = rollouts_.Collect(rollout, *policy_, settings, drain, stop, &ignored);
   if (!run) return std::nullopt;
   return EvaluationEvent(rollouts_.store(), *run, terms);
 }

@@ -2,7 +2,9 @@
 // A training run that makes turns with its own model: collections for steps (--online) and evaluations. Needs
 // a policy over the trainer, judges, a database, and the run's file.
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -78,6 +80,8 @@ class SampledTraining {
   // many further collections ("step-12-refill-1") as the settings allow.
   std::optional<std::vector<std::string>> CollectStep(int64_t step, const CancelToken* drain,
                                                       const CancelToken* stop);
+  // Of the turns that this process made for a step, once. Any thread.
+  TurnTimes TakeTimes(int64_t step);
 
   // The current model on the dev suite. nullopt: interrupted.
   std::optional<Json> EvaluateDev(int64_t step, const CancelToken* drain, const CancelToken* stop);
@@ -109,7 +113,8 @@ class SampledTraining {
 
   std::optional<std::string> CollectProblems(int64_t step, int refill,
                                              const std::vector<std::string>& problems,
-                                             const CancelToken* drain, const CancelToken* stop);
+                                             const CancelToken* drain, const CancelToken* stop,
+                                             TurnTimes* times);
   LearnTurns TurnsOf(const std::vector<std::string>& runs) const;
   void NoteSolveRates(const std::vector<std::string>& runs);
   PolicySettings SettingsWithCap(int max_tokens) const;
@@ -122,6 +127,8 @@ class SampledTraining {
   std::unique_ptr<Policy> policy_;
   ServedSampler* served_ = nullptr;  // policy_, where a server samples
   PolicySettings settings_of_policy_;
+  std::mutex mutex_;
+  std::map<int64_t, TurnTimes> times_;  // by step
 };
 
 }  // namespace kevin

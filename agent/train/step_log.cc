@@ -95,10 +95,17 @@ Json StepEvent(const LearnBatch& learned, const local::StepFigures& f, int64_t s
                         ? Json(static_cast<double>(facts.flat_tasks) / static_cast<double>(facts.tasks))
                         : Json(nullptr);
   e["flat_tasks"] = facts.flat_tasks, e["staleness"] = OrNull(facts.staleness);
-  e["turns_s"] = nullptr, e["sync_s"] = OrNull(f.sync_s), e["mfu"] = nullptr;
+  e["turns_s"] = e["generate_s"] = e["judge_s"] = nullptr;
+  e["sync_s"] = OrNull(f.sync_s), e["mfu"] = nullptr;
   e["train_s"] = OrNull(f.seconds), e["seconds"] = OrNull(step_seconds),
   e["time_left_s"] = OrNull(time_left_s);
   return e;
+}
+
+void AddTurnTimes(double turns_s, const TurnTimes& times, Json* event) {
+  (*event)["turns_s"] = turns_s;
+  if (times.generate_s > 0) (*event)["generate_s"] = times.generate_s;
+  if (times.judge_s > 0) (*event)["judge_s"] = times.judge_s;
 }
 
 std::string StepLine(const Json& e) {
@@ -111,6 +118,8 @@ std::string StepLine(const Json& e) {
   line += Shown(e, "speed-up", "speedup", "{:.3g}x") + Shown(e, "preferred", "preference_accuracy", "{:.2f}");
   line += Shown(e, "gradient", "grad_norm", "{:.3g}") + Shown(e, "|dlogp|", "delta_logprob", "{:.2g}");
   line += Shown(e, "tokens/s", "tokens_per_s", "{:.0f}");
+  line += Shown(e, "turns", "turns_s", "{:.1f} s") + Shown(e, "answered in", "generate_s", "{:.1f} s") +
+          Shown(e, "judged in", "judge_s", "{:.1f} s");
   return line + "  left " + Duration(Number(e, "time_left_s"));
 }
 

@@ -13,17 +13,23 @@
 
 #include "agent/events.h"
 #include "agent/train/batches.h"
+#include "agent/train/turn_times.h"
 #include "policies/local/train/batch.h"
 
 namespace kevin {
 
 // The event `step`: its figures by name, null where unknown. `return` is the mean return, `not_okay` Kevin's
-// ratio, `delta_logprob` the gap between sampler and trainer. `mfu` and `turns_s` are null here; the caller fills them in,
-// `mfu` where it knows the GPU (PeakFlops). Online only: `flat_tasks` of `tasks` and their share `flat_share`, `staleness` in
-// steps, `turns_s` in which the turns were made and judged as far as the step waited for them (`seconds` follow it), `sync_s`
-// until the sampler had the new weights.
+// ratio, `delta_logprob` the gap between sampler and trainer. `mfu` is null here; the caller fills it in where it knows
+// the GPU (PeakFlops). Online only: `flat_tasks` of `tasks` and their share `flat_share`, `staleness` in steps, `sync_s` until
+// the sampler had the new weights, and what AddTurnTimes adds.
 Json StepEvent(const LearnBatch& learned, const local::StepFigures& figures, int64_t steps,
                double step_seconds, double time_left_s);
+
+// Adds `turns_s`, for which the step waited for its turns (`seconds` follow it), and of the turns that this process made for
+// it `generate_s` and `judge_s` (turn_times.h; null where it made none, because they were there before a resumption). The
+// latter two overlap each other where sampler and judge have devices of their own, and, with turns made ahead, earlier steps:
+// their sum may exceed `turns_s`.
+void AddTurnTimes(double turns_s, const TurnTimes& times, Json* event);
 
 // "step 12/40  loss ...", one line.
 std::string StepLine(const Json& event);

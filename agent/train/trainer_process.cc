@@ -17,6 +17,12 @@ namespace kevin {
 namespace {
 
 constexpr std::chrono::seconds kEndLimit{10};
+constexpr double kLeaveSeconds = 5;  // to take its leave of other ranks
+
+Error ErrorIn(const nlohmann::json& reply) {
+  const nlohmann::json& error = reply.at("error");
+  return {static_cast<ExitCode>(error.at("code").get<int>()), error.at("what"), error.at("next")};
+}
 
 }  // namespace
 
@@ -31,14 +37,32 @@ TrainerProcess::TrainerProcess() {
   for (char** entry = environ; *entry != nullptr; ++entry) spawn.environment.emplace_back(*entry);
   // torch's idle threads would otherwise spin on the cores of the judges.
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) spawn.environment.emplace_back("OMP_WAIT_POLICY=passive");
+  // A rank that is lost is reported by an error, not by torch's stack traces of its connections.
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr)
+    spawn.environment.emplace_back("TORCH_CPP_LOG_LEVEL=ERROR");
   spawn.descriptors = {
       {theirs.get(), STDIN_FILENO}, {theirs.get(), STDOUT_FILENO}, {STDERR_FILENO, STDERR_FILENO}};
   process_ = Spawn(spawn);
 }
 
+TrainerProcess::~TrainerProcess() {
+  shutdown(socket_.get(), SHUT_WR);
+  int status = 0;
+  process_.Wait(kLeaveSeconds, &status);
+}
+
 nlohmann::json TrainerProcess::Ask(const nlohmann::json& request, const char* answer) {
-  std::optional<nlohmann::json> reply;
-  if (local::WriteFrame(socket_.get(), request)) reply = local::ReadFrame(socket_.get());
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw Error(*failure_);
+    is_asking_ = true;
+  }
+  local::WriteFrame(socket_.get(), request);  // where it has ended, its error may be there to be read
+  const std::optional<nlohmann::json> reply = local::ReadFrame(socket_.get());
+  {
+    const std::lock_guard lock(mutex_);
+    is_asking_ = false;
+  }
   if (!reply) {
     const auto end = std::chrono::steady_clock::now() + kEndLimit;
     while (std::chrono::steady_clock::now() < end) {
@@ -48,10 +72,7 @@ nlohmann::json TrainerProcess::Ask(const nlohmann::json& request, const char* an
     throw Error(ExitCode::kBroken, "the trainer closed its stream but does not end",
                 "end kevin-trainer, then --resume");
   }
-  if (reply->contains("error")) {
-    const nlohmann::json& error = reply->at("error");
-    throw Error(static_cast<ExitCode>(error.at("code").get<int>()), error.at("what"), error.at("next"));
-  }
+  if (reply->contains("error")) throw ErrorIn(*reply);
   return reply->at(answer);
 }
 
@@ -59,6 +80,9 @@ std::optional<Error> TrainerProcess::PermanentFailure() {
   const std::lock_guard lock(mutex_);
   int status = 0;
   if (!failure_ && process_.Wait(0, &status)) {
+    // What it said last, unless a request gets it.
+    const auto last = is_asking_ ? std::nullopt : local::ReadFrame(socket_.get());
+    if (last && last->contains("error")) return failure_ = ErrorIn(*last);
     failure_.emplace(
         ExitCode::kBroken, "the trainer " + DescribeStatus(status),
         "if it was killed, memory ran out: try --micro-tokens, --recompute or --lora; --resume continues");
@@ -97,6 +121,8 @@ std::vector<std::string> TrainerProcess::Exchange(const std::string& own) {
 local::StepFigures TrainerProcess::Step(const local::Batch& batch) {
   return local::StepFiguresFromJson(Ask({{"step", local::ToJson(batch)}}, "figures"));
 }
+
+double TrainerProcess::BringSamplerUp() { return Ask({{"sync", true}}, "synced"); }
 
 std::string TrainerProcess::Save() { return Ask({{"save", true}}, "saved"); }
 std::string TrainerProcess::Finish() { return Ask({{"finish", true}}, "saved"); }

@@ -37,13 +37,18 @@ class TrainerProcess {
   // throw the trainer's own Error, Error(kMachine) where the program is not built, and Error(kBroken) when it
   // ended.
   TrainerProcess();
+  ~TrainerProcess();  // lets the trainer end, for some seconds; then kills it
 
   // `sampled`: the model also answers requests, on a Unix socket in a private folder; null: it does not.
   Opened Open(const local::TrainOptions& options, const Sampled* sampled = nullptr);
   local::StepFigures Step(const local::Batch& batch);
-  std::string Save();                           // a checkpoint; returns its folder
-  std::string Finish();                         // the trained model; returns its folder
-  void Restore(const std::string& checkpoint);  // requests are then answered with its weights
+  // Gives a second copy of the weights, on the sampler's device, those of the trainer; after Step and Restore. Until then
+  // answers come from the weights before. Returns the seconds that it took. Waits for no rank.
+  double BringSamplerUp();
+  std::string Save();    // a checkpoint; returns its folder
+  std::string Finish();  // the trained model; returns its folder
+  void Restore(
+      const std::string& checkpoint);  // requests are then answered with its weights, see BringSamplerUp
   // A short text of each rank, in their order; waits for all ranks, and throws when one is lost.
   std::vector<std::string> Exchange(const std::string& own);
   // Answers name their weights as `run`@STEPS (policies/local/train/serve_training.h).
@@ -58,6 +63,7 @@ class TrainerProcess {
   std::optional<WorkFolder> folder_;  // of the socket; outlives the process
   Fd socket_;
   std::mutex mutex_;  // of the members below
+  bool is_asking_ = false;
   ChildProcess process_;
   std::optional<Error> failure_;
 };

@@ -142,4 +142,48 @@ TEST_CASE("no answer is computed on a device while a pair is timed there") {
   CHECK(Disturbed("", "cuda:8") > 0);
 }
 
+TEST_CASE("work on two devices waits while a pair is timed on one of them") {
+  std::atomic<bool> is_working{false};
+  std::thread working;
+  for (const char* timed : {"cuda:6", "cuda:7"}) {
+    is_working = false;
+    {
+      const DeviceLock timing(LockNameOf(timed), LockMode::kExclusive, nullptr);
+      working = std::thread([&] {
+        const SharedDevices both({"cuda:7", "cuda:6", "cuda:7"});
+        is_working = true;
+      });
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      CHECK_FALSE(is_working);
+    }
+    working.join();
+    CHECK(is_working);
+  }
+}
+
+TEST_CASE("work on crossed devices, with measurements that wait for each of them, comes to an end") {
+  std::atomic<int> ended{0};
+  std::vector<std::thread> threads;
+  const auto repeat = [&](const std::function<void()>& work) {
+    threads.emplace_back([&ended, work] {
+      for (int i = 0; i < 30; ++i) work();
+      ++ended;
+    });
+  };
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); };
+  for (const auto& [from, to] : {std::pair{"cuda:6", "cuda:7"}, {"cuda:7", "cuda:6"}}) {
+    repeat([=] {
+      const SharedDevices both({from, to});
+      pause();
+    });
+    repeat([=] {
+      const DeviceLock timing(LockNameOf(from), LockMode::kExclusive, nullptr);
+      pause();
+    });
+  }
+  for (int i = 0; i < 3000 && ended < 4; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  if (ended < 4) FAIL("they wait for each other");
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace kevin

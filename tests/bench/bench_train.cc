@@ -77,8 +77,9 @@ void Train(const Options& options, Clock::time_point start) {
   ModelOptions model_options;
   model_options.device = at::Device(DeviceOfRank(options));
   OpenCuda(model_options.device);
-  const auto ranks = RanksFromEnvironment(
-      600, model_options.device, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+  const auto ranks =
+      RanksFromEnvironment(600, model_options.device,
+                           [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }, {});
   model_options.trainable = true;
   model_options.checkpoint_layers = !options.keep_activations;
   if (options.quantization == "nf4") model_options.quantization = Quantization::kNf4Double;

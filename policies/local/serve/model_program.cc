@@ -21,6 +21,7 @@
 
 #include "env/printable.h"
 #include "policies/local/files/weights_hash.h"
+#include "policies/local/generate/quiet_runner.h"
 #include "policies/local/serve/http_server.h"
 #include "policies/local/serve/model_options.h"
 #include "policies/local/serve/request_gate.h"
@@ -73,6 +74,7 @@ class EndWatcher {
 
   // From now on a signal ends the server in order instead of the process.
   void BeginServing() { is_serving_ = true; }
+  const std::atomic<bool>* flag() const { return &ended_; }
   // False: a signal has arrived.
   bool WaitFor(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
@@ -115,7 +117,8 @@ void AnnounceReady(int fd, const Json& what) {
 
 }  // namespace
 
-int RunModelProgram(const ProgramOptions& options, const ModelReader& read, const RunnerMaker& make) {
+int RunModelProgram(const ProgramOptions& options, const ModelReader& read, const RunnerMaker& make,
+                    const DeviceHolder& hold) {
   RequireFolder(options.runner.folder);
   { const RequestGate gate(options.http); }  // a mistake in its options is found before minutes of loading
   EndWatcher watcher;
@@ -136,6 +139,10 @@ int RunModelProgram(const ProgramOptions& options, const ModelReader& read, cons
     http.connections = std::max(http.connections, kPrivateConnections);
     folder = std::make_unique<PrivateFolder>();
     http.unix_socket = (folder->path() / "socket").string();
+  }
+  if (!options.private_socket) {
+    made.runner = std::make_unique<QuietRunner>(std::move(made.runner),
+                                                [&] { return hold(made.device, watcher.flag()); });
   }
   Engine engine(std::move(made.runner));
   ModelApi api(engine, std::move(model));
@@ -167,7 +174,8 @@ int Fail(ExitCode code, const std::string& what, const std::string& next_step) {
 
 }  // namespace
 
-int ModelMain(int argc, char** argv, const local::ModelReader& read, const local::RunnerMaker& make) {
+int ModelMain(int argc, char** argv, const local::ModelReader& read, const local::RunnerMaker& make,
+              const local::DeviceHolder& hold) {
   CLI::App app{"Serves a language model from its folder with OpenAI's API.", "kevin-model"};
   local::ProgramOptions options;
   AddModelOptions(&app, &options);
@@ -180,7 +188,7 @@ int ModelMain(int argc, char** argv, const local::ModelReader& read, const local
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kBadRequest);
   }
   try {
-    return local::RunModelProgram(options, read, make);
+    return local::RunModelProgram(options, read, make, hold);
   } catch (const Error& error) {
     return Fail(error.code(), error.what(), error.next_step());
   } catch (const std::bad_alloc&) {

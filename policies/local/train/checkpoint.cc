@@ -89,7 +89,7 @@ void Written(const std::function<void()>& write) {
 
 [[noreturn]] void Damaged(const fs::path& folder, const std::string& why) {
   throw Error(ExitCode::kBadRequest, fmt::format("checkpoint {}: {}", folder.string(), why),
-              "remove that folder; --resume then goes on from the one before");
+              kRemoveCheckpoint);
 }
 
 void RestoreRandom(const fs::path& folder, const at::Tensor& state) {

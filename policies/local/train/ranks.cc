@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "env/error.h"
+#include "policies/local/train/rank_watch.h"
 
 #ifdef KEVIN_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -54,15 +55,13 @@ int Number(const char* name, const char* text, int least) {
 class GlooRanks : public Ranks {
  public:
   GlooRanks(const Rendezvous& rendezvous, double seconds) : rank_(rendezvous.rank), size_(rendezvous.size) {
-    Guarded([&] {
-      const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
-      const auto own = MeetInStore(rendezvous, "kevin-train-", limit);
-      const auto gloo = c10d::ProcessGroupGloo::Options::create(limit);
-      const bool here = rendezvous.host == "localhost" || rendezvous.host.starts_with("127.");
-      gloo->devices.push_back(here ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                                   : c10d::ProcessGroupGloo::createDefaultDevice());
-      group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(own, rank_, size_, gloo);
-    });
+    const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
+    const auto own = MeetInStore(rendezvous, "kevin-train-", limit);
+    const auto gloo = c10d::ProcessGroupGloo::Options::create(limit);
+    const bool here = rendezvous.host == "localhost" || rendezvous.host.starts_with("127.");
+    gloo->devices.push_back(here ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                                 : c10d::ProcessGroupGloo::createDefaultDevice());
+    group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(own, rank_, size_, gloo);
   }
 
   int Rank() const override { return rank_; }
@@ -71,44 +70,89 @@ class GlooRanks : public Ranks {
   void Largest(at::Tensor* values) override { Reduce(values, c10d::ReduceOp::MAX); }
 
   void Gather(const at::Tensor& own, at::Tensor* all) override {
-    Guarded([&] {
-      std::vector<at::Tensor> mine = {own.cpu().contiguous()};
-      std::vector<std::vector<at::Tensor>> gathered(1);
-      for (int i = 0; i < size_; ++i) gathered[0].push_back(at::empty_like(mine[0]));
-      group_->allgather(gathered, mine)->wait();
-      all->copy_(at::cat(gathered[0]));
-    });
+    std::vector<at::Tensor> mine = {own.cpu().contiguous()};
+    std::vector<std::vector<at::Tensor>> gathered(1);
+    for (int i = 0; i < size_; ++i) gathered[0].push_back(at::empty_like(mine[0]));
+    group_->allgather(gathered, mine)->wait();
+    all->copy_(at::cat(gathered[0]));
   }
 
-  void Wait() override {
-    Guarded([&] { group_->barrier()->wait(); });
-  }
+  void Wait() override { group_->barrier()->wait(); }
 
  private:
   void Reduce(at::Tensor* values, c10d::ReduceOp::RedOpType operation) {
-    Guarded([&] {
-      std::vector<at::Tensor> tensors = {values->is_cpu() ? *values : values->cpu()};
-      c10d::AllreduceOptions options;
-      options.reduceOp = operation;
-      group_->allreduce(tensors, options)->wait();
-      if (!values->is_cpu()) values->copy_(tensors[0]);
-    });
-  }
-
-  void Guarded(const std::function<void()>& body) const {
-    try {
-      body();
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception& error) {
-      throw LostRank(rank_, error);
-    }
+    std::vector<at::Tensor> tensors = {values->is_cpu() ? *values : values->cpu()};
+    c10d::AllreduceOptions options;
+    options.reduceOp = operation;
+    group_->allreduce(tensors, options)->wait();
+    if (!values->is_cpu()) values->copy_(tensors[0]);
   }
 
   const int rank_, size_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
 };
 #endif
+
+// The ranks of a group over Gloo or NCCL, with a watch over them.
+class WatchedRanks : public Ranks {
+ public:
+  WatchedRanks(const Rendezvous& rendezvous, const std::function<std::unique_ptr<Ranks>()>& join)
+      : rank_(rendezvous.rank) {
+    try {
+      group_ = join();
+      watch_ = std::make_unique<RankWatch>(rendezvous);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw LostRank(rank_, "another rank: " + FirstLine(error));
+    }
+  }
+
+  int Rank() const override { return group_->Rank(); }
+  int Size() const override { return group_->Size(); }
+  void Sum(at::Tensor* values) override {
+    Guarded([&] { group_->Sum(values); });
+  }
+  void Largest(at::Tensor* values) override {
+    Guarded([&] { group_->Largest(values); });
+  }
+  void Gather(const at::Tensor& own, at::Tensor* all) override {
+    Guarded([&] { group_->Gather(own, all); });
+  }
+  void Wait() override {
+    Guarded([&] { group_->Wait(); });
+  }
+  void Leave(const std::string& why) override { watch_->Leave(why); }
+  std::function<void()> StartGather(const at::Tensor& own, at::Tensor all) override {
+    std::function<void()> wait;
+    Guarded([&] { wait = group_->StartGather(own, std::move(all)); });
+    return [this, wait] { Guarded(wait); };
+  }
+  void SumShares(const at::Tensor& all, at::Tensor* own) override {
+    Guarded([&] { group_->SumShares(all, own); });
+  }
+
+ private:
+  static std::string FirstLine(const std::exception& error) {
+    const std::string text = error.what();  // torch's has a stack trace below
+    return text.substr(0, text.find('\n'));
+  }
+
+  void Guarded(const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      const std::string who = watch_->WhoIsMissing();
+      throw LostRank(rank_, who.empty() ? "another rank: " + FirstLine(error) : who);
+    }
+  }
+
+  const int rank_;
+  std::unique_ptr<Ranks> group_;
+  std::unique_ptr<RankWatch> watch_;  // last: it uses the store that the group may hold
+};
 
 }  // namespace
 
@@ -159,7 +203,8 @@ std::unique_ptr<Ranks> OneRank() { return std::make_unique<Alone>(); }
 
 std::unique_ptr<Ranks> JoinOverGloo(const Rendezvous& rendezvous, double seconds) {
 #ifdef KEVIN_GLOO
-  return std::make_unique<GlooRanks>(rendezvous, seconds);
+  return std::make_unique<WatchedRanks>(rendezvous,
+                                        [&] { return std::make_unique<GlooRanks>(rendezvous, seconds); });
 #else
   (void)rendezvous, (void)seconds;
   throw Error(ExitCode::kMachine, "this Kevin was built without Gloo, which several ranks need",
@@ -177,11 +222,14 @@ std::unique_ptr<Ranks> JoinOverNccl(const Rendezvous& rendezvous, double seconds
     throw Error(ExitCode::kMachine, std::string("NCCL cannot be used: ") + (why ? why : path.string()),
                 "build with nccl.h and CUDA's headers there, or set KEVIN_RANKS=gloo");
   }
-  return std::unique_ptr<Ranks>(reinterpret_cast<Maker>(maker)(&rendezvous, seconds, device.index()));
+  return std::make_unique<WatchedRanks>(rendezvous, [&] {
+    return std::unique_ptr<Ranks>(reinterpret_cast<Maker>(maker)(&rendezvous, seconds, device.index()));
+  });
 }
 
 std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
-                                            const std::function<void(const std::string&)>& say) {
+                                            const std::function<void(const std::string&)>& say,
+                                            const std::function<void(const Error&)>& on_lost) {
   const char* size = Variable("WORLD_SIZE", "SLURM_NTASKS");
   const char* rank = Variable("RANK", "SLURM_PROCID");
   if (size == nullptr || rank == nullptr) return OneRank();
@@ -198,11 +246,15 @@ std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
   rendezvous.host = host, rendezvous.port = Number("MASTER_PORT", port, 1);
   // With torchrun its agent holds the store.
   const char* agent = Variable("TORCHELASTIC_USE_AGENT_STORE");
-  rendezvous.holds_store = rendezvous.rank == 0 && (agent == nullptr || std::string(agent) != "True");
+  rendezvous.agent_holds_store = agent != nullptr && std::string(agent) == "True";
+  rendezvous.holds_store = rendezvous.rank == 0 && !rendezvous.agent_holds_store;
+  rendezvous.on_lost = on_lost;
   const char* attempt = Variable("TORCHELASTIC_RESTART_COUNT");
   rendezvous.name = attempt == nullptr ? "0" : attempt;
   if (const char* wait = Variable("KEVIN_JOIN_SECONDS"))
     rendezvous.join_seconds = Number("KEVIN_JOIN_SECONDS", wait, 1);
+  if (const char* lost = Variable("KEVIN_LOST_SECONDS"))
+    rendezvous.lost_seconds = Number("KEVIN_LOST_SECONDS", lost, 3);
   const char* wanted = Variable("KEVIN_RANKS");
   const std::string how = wanted == nullptr ? "" : wanted;
   if (!how.empty() && how != "gloo" && how != "nccl")

@@ -20,12 +20,14 @@ class Ranks {
   virtual int Rank() const = 0;
   virtual int Size() const = 0;
   // Reductions over all ranks, in place; contiguous tensors on any device. All operations wait for all ranks,
-  // and throw Error(kBroken) when one is lost.
+  // and throw Error(kBroken) when one is lost, with its number where it can be told (rank_watch.h).
   virtual void Sum(at::Tensor* values) = 0;
   virtual void Largest(at::Tensor* values) = 0;
   // Concatenates each rank's `own` into `all` (Size() times as long).
   virtual void Gather(const at::Tensor& own, at::Tensor* all) = 0;
   virtual void Wait() = 0;  // a barrier
+  // Tells the others why this rank is about to end, so that they do not wait for it.
+  virtual void Leave(const std::string& why) { (void)why; }
 
   // Gather, begun; the result waits for its end. `own` and `all` live until then.
   virtual std::function<void()> StartGather(const at::Tensor& own, at::Tensor all) {
@@ -54,12 +56,17 @@ struct Rendezvous {
   int rank = 0, size = 1;
   std::string host = "127.0.0.1";
   int port = 0;
-  bool holds_store = false;  // true for exactly one rank, usually rank 0
-  std::string name;          // of the group; several groups may use one store
-  double join_seconds = 50;  // that ranks wait for each other at the start
+  bool holds_store = false;        // true for exactly one rank, usually rank 0
+  std::string name;                // of the group; several groups may use one store
+  double join_seconds = 50;        // that ranks wait for each other at the start
+  double lost_seconds = 40;        // without a sign of life, until a rank is lost; at least 3
+  bool agent_holds_store = false;  // torchrun does, and no rank
+  // A rank is lost, while this one may wait for it in an operation that does not end. Called once at most, by another
+  // thread. Empty: operations alone tell.
+  std::function<void(const Error&)> on_lost = {};
 };
-// Gloo, over TCP. Throws Error(kBroken) when others do not come, with their numbers; when one is lost later, or does not
-// answer for `seconds`.
+// Gloo, over TCP. Throws Error(kBroken) when others do not come, with their numbers; when one is lost later, or is not
+// there for an operation within `seconds`.
 std::unique_ptr<Ranks> JoinOverGloo(const Rendezvous& rendezvous, double seconds);
 // NCCL, by the plug-in beside this program, for ranks that each have a GPU of their own, opened
 // before (model/device.h). Errors as above, and Error(kMachine) where there is no plug-in.
@@ -68,21 +75,20 @@ std::unique_ptr<Ranks> JoinOverNccl(const Rendezvous& rendezvous, double seconds
 // From the variables of torchrun: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; SLURM_PROCID and SLURM_NTASKS
 // replace the first two. One rank without them. On GPUs ranks communicate over NCCL; over Gloo, through main
 // memory, with KEVIN_RANKS=gloo or without the plug-in (reported by `say`). KEVIN_JOIN_SECONDS replaces
-// join_seconds. Throws Error(kBadRequest) for invalid variables.
+// join_seconds, KEVIN_LOST_SECONDS lost_seconds. Throws Error(kBadRequest) for invalid variables.
 std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
-                                            const std::function<void(const std::string&)>& say);
+                                            const std::function<void(const std::string&)>& say,
+                                            const std::function<void(const Error&)>& on_lost);
 
-// The error of a rank that lost another one, over Gloo and NCCL.
-inline Error LostRank(int rank, const std::exception& error) {
-  const std::string why = error.what();
-  return Error(ExitCode::kBroken,
-               "rank " + std::to_string(rank) + " lost another rank: " + why.substr(0, why.find('\n')),
+// The error of a rank that lost `whom`: "rank 2: it gives no sign".
+inline Error LostRank(int rank, const std::string& whom) {
+  return Error(ExitCode::kBroken, "rank " + std::to_string(rank) + " lost " + whom,
                "start all ranks again with --resume");
 }
 
 }  // namespace kevin::local
 
 // The entry point of the plug-in kevin-nccl.so, of the same build as the program that opens it. Opened after
-// libtorch_cuda.so (model/device.h).
+// libtorch_cuda.so (model/device.h). Its operations throw c10::Error where one is lost.
 extern "C" kevin::local::Ranks* KevinNcclRanks(const kevin::local::Rendezvous* rendezvous, double seconds,
                                                int device);

@@ -101,8 +101,8 @@ class SampledModel::Impl {
     double end = 0;
     if (second_) {
       update();
-      end = SteadySeconds();
-      engine_.WhilePaused([&] { CopyWeights(version); });
+      learnt_ = version;
+      return 0;
     } else {
       engine_.WhilePaused(
           [&] {
@@ -113,6 +113,13 @@ class SampledModel::Impl {
           true);
     }
     return SteadySeconds() - end;
+  }
+
+  double BringUp() {
+    if (!second_) return 0;
+    const double start = SteadySeconds();
+    engine_.WhilePaused([&] { CopyWeights(learnt_); });
+    return SteadySeconds() - start;
   }
 
   const ModelApi& api() const { return api_; }
@@ -155,6 +162,7 @@ class SampledModel::Impl {
   const std::unique_ptr<LanguageModel> second_;
   const std::shared_ptr<ServedWeights> weights_ = std::make_shared<ServedWeights>();
   std::string run_;
+  int64_t learnt_ = 0;  // by the trainer; the second set may be behind
   Engine engine_;
   ModelApi api_;
   const HttpServer server_;
@@ -173,5 +181,6 @@ void SampledModel::SetRun(const std::string& run) { impl_->SetRun(run); }
 double SampledModel::Update(int64_t version, const std::function<void()>& update) {
   return impl_->Update(version, update);
 }
+double SampledModel::BringUp() { return impl_->BringUp(); }
 
 }  // namespace kevin::local

@@ -1,10 +1,14 @@
 #include "policies/local/train/serve_training.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 #include "env/error.h"
 #include "env/printable.h"
@@ -20,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr double kRankSeconds = 1800;  // the slowest rank's longest step
+constexpr double kRankSeconds = 1800;  // the slowest rank's longest step; a lost rank is noticed earlier
 
 NumberType TypeFor(const TrainOptions& options) {
   if (options.dtype.empty()) return ReadModelConfig(options.model).dtype;
@@ -74,7 +78,13 @@ SamplingOptions SamplingOptionsFromJson(const Json& json) {
 
 class Service {
  public:
-  explicit Service(const ModelMaker& make_model) : make_model_(make_model) {}
+  Service(const ModelMaker& make_model, std::function<void(const Error&)> on_lost)
+      : make_model_(make_model), on_lost_(std::move(on_lost)) {}
+
+  // Tells other ranks why this one ends.
+  void Leave(const std::string& why) {
+    if (ranks_) ranks_->Leave(why);
+  }
 
   Json Answer(const Json& request) {
     if (request.contains("open")) {
@@ -87,6 +97,7 @@ class Service {
     }
     if (trainer_ == nullptr) throw Error(ExitCode::kBroken, "the trainer was not opened");
     if (request.contains("step")) return {{"figures", ToJson(Step(BatchFromJson(request.at("step"))))}};
+    if (request.contains("sync")) return {{"synced", BringSamplerUp()}};
     if (request.contains("save")) return {{"saved", trainer_->Save()}};
     if (request.contains("finish")) return {{"saved", Finish()}};
     if (request.contains("run")) return {{"named", NameRun(request.at("run"))}};
@@ -98,13 +109,14 @@ class Service {
  private:
   Json Open(TrainOptions options, const std::optional<SamplingOptions>& sampling) {
     OpenCuda(at::Device(options.device));
-    ranks_ = RanksFromEnvironment(kRankSeconds, at::Device(options.device), [](const std::string& line) {
-      fmt::print(stderr, "kevin-trainer: {}\n", Printable(line));
-    });
+    ranks_ = RanksFromEnvironment(
+        kRankSeconds, at::Device(options.device),
+        [](const std::string& line) { fmt::print(stderr, "kevin-trainer: {}\n", Printable(line)); },
+        on_lost_);
     const std::string checkpoint = options.resume ? NewestCheckpoint(options.output) : "";
     Plan(&options, sampling);
     // from_base needs the weights of the base; a checkpoint's weights come with its optimiser.
-    model_ = make_model_(options, options.from_base ? "" : checkpoint);
+    model_ = Loaded(options, options.from_base ? "" : checkpoint);
     LanguageModel* reference = nullptr;
     if (NeedsReference(options) && IsBelowAdapters(options)) {
       reference = model_.get();
@@ -124,6 +136,17 @@ class Service {
             {"trained", trained},
             {"rank", ranks_->Rank()},
             {"ranks", ranks_->Size()}};
+  }
+
+  // From a checkpoint unless that is empty.
+  std::unique_ptr<LanguageModel> Loaded(const TrainOptions& options, const std::string& checkpoint) const {
+    try {
+      return make_model_(options, checkpoint);
+    } catch (const Error& error) {
+      if (checkpoint.empty() || error.code() != ExitCode::kBadRequest) throw;
+      throw Error(error.code(), fmt::format("checkpoint {}: {}", checkpoint, error.what()),
+                  kRemoveCheckpoint);
+    }
   }
 
   // Says what the run needs before anything is loaded, and decides whether activations are recomputed.
@@ -169,6 +192,11 @@ class Service {
     return figures;
   }
 
+  double BringSamplerUp() {
+    if (sampled_ == nullptr) throw Error(ExitCode::kBroken, "nothing samples from this trainer");
+    return sampled_->BringUp();
+  }
+
   std::string NameRun(const std::string& run) {
     if (sampled_ == nullptr) throw Error(ExitCode::kBroken, "nothing samples from this trainer");
     sampled_->SetRun(run);
@@ -198,6 +226,7 @@ class Service {
   }
 
   const ModelMaker& make_model_;
+  const std::function<void(const Error&)> on_lost_;
   std::unique_ptr<Ranks> ranks_;
   std::unique_ptr<LanguageModel> model_, reference_;
   std::unique_ptr<Trainer> trainer_;
@@ -232,15 +261,30 @@ std::unique_ptr<LanguageModel> LoadForTraining(const TrainOptions& options, cons
 }
 
 void ServeTraining(int in, int out, const ModelMaker& make_model) {
-  Service service(make_model);
+  std::mutex writing;
+  const auto write = [&](const nlohmann::json& answer) {
+    const std::lock_guard lock(writing);
+    return WriteFrame(out, answer);
+  };
+  // This thread may wait for the lost rank, in an operation that nothing ends.
+  const auto end_at_once = [&](const Error& error) {
+    const std::lock_guard lock(writing);
+    WriteFrame(out, ErrorJson(error.code(), error.what(), error.next_step()));
+    _exit(static_cast<int>(error.code()));
+  };
+  Service service(make_model, end_at_once);
+  const auto fail = [&](const Error& error) {
+    service.Leave(error.what());  // before the answer, upon which this process may be killed
+    write(ErrorJson(error.code(), error.what(), error.next_step()));
+  };
   try {
     while (const std::optional<nlohmann::json> request = ReadFrame(in)) {
-      if (!WriteFrame(out, service.Answer(*request))) return;
+      if (!write(service.Answer(*request))) break;
     }
   } catch (const Error& error) {
-    WriteFrame(out, ErrorJson(error.code(), error.what(), error.next_step()));
+    fail(error);
   } catch (const std::exception& error) {
-    WriteFrame(out, ErrorJson(ExitCode::kBroken, FirstLine(error.what()), ""));
+    fail(Error(ExitCode::kBroken, FirstLine(error.what())));
   }
 }
 

@@ -25,7 +25,8 @@ using ModelMaker =
     std::function<std::unique_ptr<LanguageModel>(const TrainOptions& options, const std::string& checkpoint)>;
 std::unique_ptr<LanguageModel> LoadForTraining(const TrainOptions& options, const std::string& checkpoint);
 
-// Answers requests until the other end of the stream is closed. An error is sent as an answer, and ends it.
+// Answers requests until the other end of the stream is closed. An error is sent as an answer, and ends it. Where another
+// rank is lost, the error may be sent between two answers, and ends the process, whatever it waits for.
 void ServeTraining(int in, int out, const ModelMaker& make_model = LoadForTraining);
 
 struct SamplingOptions {
@@ -60,9 +61,14 @@ class SampledModel {
   // The id of the run. Answers that begin afterwards carry the identity RUN@STEPS.
   void SetRun(const std::string& run);
 
-  // Runs `update`, which changes the model's weights to those after `version` steps. Answers that begin
-  // afterwards come from the new weights. Returns the seconds from the end of `update` until they can.
+  // Runs `update`, which changes the model's weights to those after `version` steps. With one set of weights answers that
+  // begin afterwards come from the new weights, with two those that begin after BringUp. Returns the seconds from the end of
+  // `update` until they can; with two 0.
   double Update(int64_t version, const std::function<void()>& update);
+  // Copies the trainer's weights to the second set, if there is one, which computes on both devices. Apart from Update, so
+  // that the caller can keep measurements on the sampler's device away from the copy and not from the whole step. Returns the
+  // seconds that it took.
+  double BringUp();
 
  private:
   class Impl;

@@ -6,155 +6,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <future>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include "policies/local/serve/model_process.h"
 #include "policies/remote/http_client.h"
-#include "tests/agent/train/byte_tokenizer.h"
+#include "tests/agent/train/online_world.h"
 #include "tests/catch.h"
-#include "tests/policies/local/formula_model.h"
 #include "tests/support/mock_server.h"
-#include "tests/trajectories/sample_records.h"
 
 namespace kevin {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-
-constexpr int kBytes = 256, kAnswers = 8, kVocabulary = kBytes + kAnswers + 1;
-constexpr const char* kRight =
-    "\n#include <cstddef>\nextern \"C\" void launch(const float* x, float* out) {\n"
-    "  for (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;\n}\n```\n";
-
-std::string ReadAll(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-std::vector<json> Lines(const fs::path& path) {
-  std::vector<json> all;
-  std::ifstream lines(path);
-  for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line));
-  return all;
-}
-
-std::string Answer(int i, const std::string& kind) {
-  const std::string number = std::to_string(i);
-  if (kind == "modelnew") {
-    return "```python\n# number " + number +
-           "\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
-           "        return torch.relu(x) + " +
-           (i % 4 != 3 ? number + ".5" : "0.0") + "\n```\n";
-  }
-  if (i % 4 != 3) return "```cpp\nthis is no kernel, number " + number + "\n```\n";
-  return "```cpp\n// number " + number + std::string(kRight);
-}
-
-void WriteTokenizer(const fs::path& file, const std::string& kind) {
-  json tokens = json::array();
-  const auto add = [&](int id, const std::string& content, bool special) {
-    tokens.push_back({{"id", id},
-                      {"content", content},
-                      {"special", special},
-                      {"single_word", false},
-                      {"lstrip", false},
-                      {"rstrip", false},
-                      {"normalized", false}});
-  };
-  for (int i = 0; i < kAnswers; ++i) add(kBytes + i, Answer(i, kind), false);
-  add(kVocabulary - 1, "<|end|>", true);
-  std::ofstream(file) << ByteTokenizer(tokens).dump();
-}
-
-// Every prompt is "?". Nothing is added to its embedding at first, so that its hidden state is known, and the
-// head's rows of the bytes and of the end are made to shun it: what is drawn is one of the answers.
-void WriteWeights(const fs::path& folder, const local::ModelConfig& config) {
-  std::vector<float> prompt =
-      local::FormulaWeights("model.embed_tokens.weight", kVocabulary * config.hidden, 0.6f);
-  prompt.erase(prompt.begin(), prompt.begin() + '?' * config.hidden);
-  prompt.resize(static_cast<size_t>(config.hidden));
-  double squares = 0;
-  for (const float v : prompt) squares += static_cast<double>(v) * static_cast<double>(v);
-  const auto scale = static_cast<float>(-0.5 / std::sqrt(squares / config.hidden));
-  std::vector<local::TensorToWrite> tensors;
-  std::vector<float> values;  // of the one that is being written
-  for (const local::ExpectedTensor& t : local::ExpectedTensors(config)) {
-    tensors.push_back({t.name, local::NumberType::kF32, t.shape, [&values, &prompt, scale, t] {
-                         values = local::FormulaWeights(t.name, t.Count(), 0.6f);
-                         if (t.name.ends_with("o_proj.weight") || t.name.ends_with("down_proj.weight"))
-                           std::fill(values.begin(), values.end(), 0.0f);
-                         for (size_t i = 0; t.name == "lm_head.weight" && i < values.size(); ++i) {
-                           const size_t token = i / prompt.size();
-                           if (token < kBytes || token == kVocabulary - 1)
-                             values[i] = scale * prompt[i % prompt.size()];
-                         }
-                         return std::as_bytes(std::span(values));
-                       }});
-  }
-  local::WriteTensors(folder, tensors);
-}
-
-void MakeModel(const fs::path& folder, const std::string& kind) {
-  local::ModelConfig config;
-  config.family = local::ModelFamily::kQwen2;
-  config.hidden = 16, config.layers = 2, config.heads = 2, config.kv_heads = 1, config.head_dim = 8;
-  config.ffn = 32, config.vocabulary = kVocabulary, config.context = 4096, config.qkv_bias = true;
-  config.dtype = local::NumberType::kF32;
-  fs::create_directories(folder);
-  std::ofstream(folder / "config.json") << local::ConfigJson(config);
-  WriteWeights(folder, config);
-  WriteTokenizer(folder / "tokenizer.json", kind);
-  std::ofstream(folder / "chat_template.jinja") << "?";
-}
-
-class World {
- public:
-  // `kind`: of the kernels that are its tokens.
-  explicit World(const std::string& kind = "cpp") { MakeModel(folder_ / "model", kind); }
-  fs::path operator/(const std::string& name) const { return folder_ / name; }
-
-  // With its standard output in out.jsonl and its standard error in errors.txt.
-  std::string Command(const std::string& arguments) const {
-    return "cd " + folder_.path().string() + " && exec " + KEVIN_BINARY_DIR +
-           "/bin/kevin train --json --device cpu --dtype float32 --online --judge cpu --threads 1 --isolation reduced "
-           "--keep-cut-off --model model " +
-           (arguments.find("--max-tokens") == std::string::npos ? "--max-tokens 1 " : "") + arguments +
-           " >>out.jsonl 2>>errors.txt </dev/null";
-  }
-  int Train(const std::string& arguments) const {
-    fs::remove(folder_ / "out.jsonl"), fs::remove(folder_ / "errors.txt");
-    const int status = std::system(Command(arguments).c_str());
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-  std::vector<json> Events(const std::string& kind) const {
-    std::vector<json> found;
-    for (json& event : Lines(folder_ / "out.jsonl")) {
-      if (event.at("event") == kind) found.push_back(std::move(event));
-    }
-    return found;
-  }
-  std::string Errors() const { return ReadAll(folder_ / "errors.txt"); }
-
- private:
-  TemporaryFolder folder_;
-};
-
-const std::string kSmall =
-    "--suite level1/19 --turns 2 --learning-rate 1e-2 --max-grad-norm 0.5 "
-    "--constant-tokens 1 ";
 
 double MeanReward(const std::vector<json>& steps, size_t first, size_t last) {
   double sum = 0;
@@ -176,7 +43,12 @@ TEST_CASE("a model learns from turns that it makes itself, judged for real") {
   CHECK(steps[0].at("samples") == 32);
   CHECK(steps[5].at("staleness") == 0.0);
   CHECK(steps[5].at("sync_s").get<double>() < 1);
-  CHECK(steps[5].at("turns_s").get<double>() > 0);
+  for (const json& step : steps) {
+    const double turns_s = step.at("turns_s"), generate_s = step.at("generate_s"),
+                 judge_s = step.at("judge_s");
+    CHECK((generate_s > 0 && judge_s > generate_s));  // a token an answer, and a compiler a kernel
+    CHECK((judge_s < turns_s && generate_s < turns_s));
+  }
   for (const json& step : steps) {  // those where turns differed
     if (step.at("updates") > 0) CHECK(step.at("delta_logprob").get<double>() < 1e-4);
   }
@@ -296,58 +168,6 @@ TEST_CASE("Ctrl-C at one of two ranks during an evaluation ends both") {
   CHECK(world.Events("step").empty());
 }
 
-TEST_CASE("tasks without a difference are replaced by others, problems are drawn by their solve rates") {
-  const World world;
-  // One episode of one turn: no task has a difference, so each of the two rounds replaces its problem.
-  const int code = world.Train(
-      "--suite level1/19,level1/20,level1/21,level1/22 --turns 1 --samples 1 --problems-per-step 1 --steps 2 "
-      "--refill 2 --curriculum --max-tokens-schedule 1:1,2:2 --out run");
-  INFO(world.Errors());
-  REQUIRE(code == 0);
-  const std::vector<json> steps = world.Events("step");
-  REQUIRE(steps.size() == 2);
-  for (const json& step : steps) {
-    CHECK((step.at("tasks") == 3 && step.at("flat_tasks") == 3 && step.at("flat_share") == 1.0));
-    CHECK((step.at("problems").size() == 3 && step.at("updates") == 0));
-  }
-  const json run = json::parse(ReadAll(world / "run/run.json"));
-  CHECK(run.at("chosen").at("step-1").size() == 1);
-  CHECK(run.at("chosen").at("step-1-refill-2").size() == 1);
-  CHECK(run.at("collections").contains("step-2-refill-2"));
-  CHECK(run.at("solve_rates").size() >= 3);
-  Database database(world / "kevin.db", Database::Access::kReadOnly, 5000);
-  CHECK(database.QueryText("SELECT group_concat(DISTINCT max_tokens) FROM turns ORDER BY max_tokens") ==
-        "1,2");
-}
-
-TEST_CASE("dapo replaces tasks without a difference unless it is told otherwise") {
-  const World world;
-  const std::string asked =
-      "--suite level1/19,level1/20,level1/21 --turns 1 --samples 1 --problems-per-step 1 --steps 1 ";
-  REQUIRE(world.Train(asked + "--algorithm dapo --out run") == 0);
-  INFO(world.Errors());
-  CHECK(world.Events("step").at(0).at("tasks") == 3);  // until no problem is left
-  REQUIRE(world.Train(asked + "--algorithm dapo --refill 0 --out once") == 0);
-  CHECK(world.Events("step").at(0).at("tasks") == 1);
-}
-
-TEST_CASE("a step whose episodes are all parked is passed over, the run goes on") {
-  const World world;
-  std::ofstream(world / "model/chat_template.jinja") << std::string(5000, '?');  // beyond the context of 4096
-  const std::string asked =
-      "--suite level1/19,level1/20 --turns 1 --samples 2 --problems-per-step 1 --steps 2 ";
-  for (const std::string more : {"--out plain", "--refill 1 --out refilled", "--curriculum --out chosen"}) {
-    const int code = world.Train(asked + more);
-    INFO(more + ": " + world.Errors());
-    REQUIRE(code == 0);
-    const std::vector<json> steps = world.Events("step");
-    REQUIRE(steps.size() == 2);
-    for (const json& step : steps)
-      CHECK((step.at("samples") == 0 && step.at("tasks") == 0 && step.at("updates") == 0));
-    CHECK(world.Errors().find("all of its episodes are parked") != std::string::npos);
-  }
-}
-
 // A server in front of kevin-model that takes note of the weights that it is given, and keeps its own.
 class ServerOfOldWeights {
  public:
@@ -433,6 +253,17 @@ TEST_CASE("the other ways: ahead of learning, from a second copy, imitation from
     CHECK(step.at("staleness").get<double>() <= 2);
     CHECK(step.at("staleness").get<double>() >= 0);
   }
+  // The copy has the weights of each step before it answers for the next.
+  REQUIRE(world.Train(kSmall + "--samples 8 --steps 4 --out copied --sampler-device cpu") == 0);
+  int learnt = 0;
+  for (const json& step : world.Events("step")) {
+    CHECK(step.at("staleness") == 0.0);
+    CHECK(step.at("sync_s").get<double>() > 0);
+    if (step.at("updates") == 0) continue;
+    ++learnt;
+    CHECK(step.at("delta_logprob").get<double>() < 1e-4);
+  }
+  CHECK(learnt >= 2);
   REQUIRE(world.Train(kSmall + "--samples 4 --steps 3 --out tpt --algorithm tpt --from-base") == 0);
   CHECK(world.Events("step").size() == 3);
   // A round of imitation harvests from the whole suite.

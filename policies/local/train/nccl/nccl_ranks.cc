@@ -21,15 +21,14 @@ class NcclRanks : public Ranks {
       : rank_(rendezvous.rank),
         size_(rendezvous.size),
         device_(at::kCUDA, static_cast<c10::DeviceIndex>(device)) {
-    // Makes a wait throw when another rank is lost, instead of ending the process.
+    // Makes a wait that takes too long throw, instead of ending the process.
     setenv("TORCH_NCCL_BLOCKING_WAIT", "1", 0);
-    Guarded([&] {
-      const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
-      const auto own = MeetInStore(rendezvous, "kevin-nccl-", limit);
-      auto nccl = c10d::ProcessGroupNCCL::Options::create();
-      nccl->timeout = limit;
-      group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(own, rank_, size_, nccl);
-    });
+    const c10::cuda::CUDAGuard guard(device_);
+    const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
+    const auto own = MeetInStore(rendezvous, "kevin-nccl-", limit);
+    auto nccl = c10d::ProcessGroupNCCL::Options::create();
+    nccl->timeout = limit;
+    group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(own, rank_, size_, nccl);
   }
 
   int Rank() const override { return rank_; }
@@ -38,29 +37,27 @@ class NcclRanks : public Ranks {
   void Largest(at::Tensor* values) override { Reduce(values, c10d::ReduceOp::MAX); }
 
   void Gather(const at::Tensor& own, at::Tensor* all) override {
-    Guarded([&] {
-      at::Tensor mine = own.to(device_).contiguous();
-      at::Tensor gathered = all->is_cuda() && all->is_contiguous() ? *all : at::empty_like(*all, device_);
-      group_->_allgather_base(gathered, mine)->wait();
-      if (!gathered.is_same(*all)) all->copy_(gathered);
-    });
+    const c10::cuda::CUDAGuard guard(device_);
+    at::Tensor mine = own.to(device_).contiguous();
+    at::Tensor gathered = all->is_cuda() && all->is_contiguous() ? *all : at::empty_like(*all, device_);
+    group_->_allgather_base(gathered, mine)->wait();
+    if (!gathered.is_same(*all)) all->copy_(gathered);
   }
 
   std::function<void()> StartGather(const at::Tensor& own, at::Tensor all) override {
-    std::function<void()> wait;
-    Guarded([&] {
-      at::Tensor mine = own, whole = all;
-      const c10::intrusive_ptr<c10d::Work> work = group_->_allgather_base(whole, mine);
-      wait = [this, work, mine, whole] { Guarded([&] { work->wait(); }); };
-    });
-    return wait;
+    const c10::cuda::CUDAGuard guard(device_);
+    at::Tensor mine = own, whole = all;
+    const c10::intrusive_ptr<c10d::Work> work = group_->_allgather_base(whole, mine);
+    return [this, work, mine, whole] {
+      const c10::cuda::CUDAGuard waiting(device_);
+      work->wait();
+    };
   }
 
   void SumShares(const at::Tensor& all, at::Tensor* own) override {
-    Guarded([&] {
-      at::Tensor from = all;
-      group_->_reduce_scatter_base(*own, from)->wait();
-    });
+    const c10::cuda::CUDAGuard guard(device_);
+    at::Tensor from = all;
+    group_->_reduce_scatter_base(*own, from)->wait();
   }
 
   void Wait() override {
@@ -71,24 +68,12 @@ class NcclRanks : public Ranks {
 
  private:
   void Reduce(at::Tensor* values, c10d::ReduceOp::RedOpType operation) {
-    Guarded([&] {
-      std::vector<at::Tensor> tensors = {values->to(device_)};
-      c10d::AllreduceOptions options;
-      options.reduceOp = operation;
-      group_->allreduce(tensors, options)->wait();
-      if (!tensors[0].is_same(*values)) values->copy_(tensors[0]);
-    });
-  }
-
-  void Guarded(const std::function<void()>& body) const {
     const c10::cuda::CUDAGuard guard(device_);
-    try {
-      body();
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception& error) {
-      throw LostRank(rank_, error);
-    }
+    std::vector<at::Tensor> tensors = {values->to(device_)};
+    c10d::AllreduceOptions options;
+    options.reduceOp = operation;
+    group_->allreduce(tensors, options)->wait();
+    if (!tensors[0].is_same(*values)) values->copy_(tensors[0]);
   }
 
   const int rank_, size_;

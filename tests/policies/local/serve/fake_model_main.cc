@@ -1,9 +1,11 @@
 // kevin-model with a runner without a model. What it is asked for decides how it ends:
 //   --dtype float16: "does not fit"; --quantization int8: it dies of SIGKILL while it answers; --quantization
-//   nf4: its device fails while it answers.
+//   nf4: its device fails while it answers; --quantization nf4-double: its steps take 2 ms.
 
 #include <csignal>
 
+#include "agent/machine.h"
+#include "env/process/machine.h"
 #include "policies/local/serve/model_program.h"
 #include "tests/policies/local/serve/letters.h"
 
@@ -31,6 +33,7 @@ MadeRunner Make(const RunnerOptions& options, const std::function<void(const std
   FakeRunner::Options runner = kevin::local::test::LettersRunner();
   if (options.context_tokens > 0) runner.shape.context_tokens = options.context_tokens;
   if (options.quantization == "nf4") runner.fail_at_step = 5;
+  if (options.quantization == "nf4-double") runner.step_seconds = 0.002;
   if (options.quantization == "int8") return {std::make_unique<Suicidal>(runner), "cpu"};
   return {std::make_unique<FakeRunner>(runner), options.device == "auto" ? "cuda:0" : options.device};
 }
@@ -38,6 +41,11 @@ MadeRunner Make(const RunnerOptions& options, const std::function<void(const std
 }  // namespace
 
 int main(int argc, char** argv) {
+  const auto hold = [](const std::string& device, const std::atomic<bool>* stop) {
+    return std::make_shared<kevin::DeviceLock>(kevin::LockNameOf(device), kevin::LockMode::kShared, nullptr,
+                                               stop);
+  };
   return kevin::ModelMain(
-      argc, argv, [](const std::filesystem::path&) { return kevin::local::test::LettersModel(); }, Make);
+      argc, argv, [](const std::filesystem::path&) { return kevin::local::test::LettersModel(); }, Make,
+      hold);
 }

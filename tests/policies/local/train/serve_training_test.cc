@@ -80,5 +80,29 @@ TEST_CASE("the cache of keys and values is given up while the model learns") {
   CHECK(ResidentBytes() - meanwhile > kCacheBytes / 2);  // and is there again
 }
 
+TEST_CASE("a second copy of the weights is changed when it is brought up to date, not within the step") {
+  const Folder folder;
+  TrainOptions training;
+  training.model = folder.Path() + "/model", training.device = "cpu";
+  WriteFormulaModel(training.model, TinyConfig(256), 0.6f);
+  std::ofstream(training.model + "/tokenizer.json") << ByteTokenizer(nlohmann::json::array()).dump();
+  const auto model = LoadForTraining(training, "");
+  std::unique_ptr<LanguageModel> second = LoadForTraining(training, "");
+  LanguageModel& copy = *second;
+  SamplingOptions options;
+  options.socket = folder.Path() + "/socket", options.device = "cpu";
+  SampledModel sampled(*model, std::move(second), training, options, 0);
+  const auto number = [](LanguageModel& of) { return of.Parameters()[0].value.reshape(-1)[0].item<float>(); };
+  const float before = number(copy);
+  CHECK(sampled.Update(1, [&] {
+    const c10::NoGradGuard no_gradients;
+    for (NamedParameter& p : model->Parameters()) p.value.add_(1);
+  }) == 0);
+  CHECK(number(copy) == before);
+  CHECK(sampled.BringUp() > 0);
+  CHECK(number(copy) == number(*model));
+  CHECK(number(copy) != before);
+}
+
 }  // namespace
 }  // namespace kevin::local

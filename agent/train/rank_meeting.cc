@@ -1,0 +1,69 @@
+#include "agent/train/rank_meeting.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "agent/events.h"
+#include "env/error.h"
+
+namespace kevin {
+
+RankMeeting::Met RankMeeting::Meet(const Terms& terms) {
+  Met met;
+  if (ranks_ == 1) return met;
+  char host[256] = "host";
+  gethostname(host, sizeof(host) - 1);
+  const Json own = {{"host", host},
+                    {"device", terms.device},
+                    {"done", terms.done},
+                    {"steps", terms.steps},
+                    {"place", terms.place}};
+  const std::vector<std::string> all = trainer_.Exchange(ToLine(own));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const Json other = Json::parse(all[rank]);
+    if (other.at("done") != terms.done || other.at("steps") != terms.steps)
+      throw Error(
+          ExitCode::kBadRequest,
+          fmt::format("rank {} is at step {} of {}, rank {} at step {} of {}", rank_, terms.done, terms.steps,
+                      rank, other.at("done").get<int64_t>(), other.at("steps").get<int64_t>()),
+          "start all ranks with the same options, and --out on a file system that they share");
+    if (static_cast<int>(rank) < rank_ && other.at("host") == own.at("host") &&
+        other.at("device") == own.at("device"))
+      met.holds_lock = false;
+    met.lines.push_back(fmt::format("rank {} of {} on {}: {}", rank, all.size(),
+                                    other.at("host").get<std::string>(),
+                                    other.at("place").get<std::string>()));
+  }
+  return met;
+}
+
+bool RankMeeting::Agree(int64_t step, const std::optional<LearnBatch>& batch) {
+  if (ranks_ == 1) return batch.has_value();
+  const std::vector<std::string> all = trainer_.Exchange(batch ? local::FingerprintOf(batch->batch) : "");
+  if (std::find(all.begin(), all.end(), "") != all.end()) return false;
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw Error(
+        ExitCode::kBroken,
+        fmt::format("step {}: rank {} has read other records than rank 0, so that the ranks would learn from "
+                    "different batches",
+                    step, rank),
+        "give all ranks the same database, name the runs to learn from (--run), and let collections end; then "
+        "--resume");
+  }
+  return true;
+}
+
+bool RankMeeting::AllGoOn(bool mine) {
+  if (ranks_ == 1) return mine;
+  const std::vector<std::string> all = trainer_.Exchange(mine ? "on" : "end");
+  return std::find(all.begin(), all.end(), "end") == all.end();
+}
+
+bool RankMeeting::DecidedByFirst(bool mine) {
+  return ranks_ == 1 ? mine : trainer_.Exchange(mine ? "yes" : "no").front() == "yes";
+}
+
+}  // namespace kevin

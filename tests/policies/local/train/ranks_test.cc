@@ -1,0 +1,272 @@
+// Ranks over Gloo: they learn what one learns, exchange texts, and notice when one is not there.
+
+#include "policies/local/train/ranks.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "env/error.h"
+#include "tests/policies/local/train/trainer_fixture.h"
+
+namespace kevin::local {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST_CASE("two and three ranks over Gloo learn what one learns") {
+  const Trained alone = Train(Options(), 4);
+  for (const int size : {2, 3}) {
+    std::vector<Trained> of(static_cast<size_t>(size));
+    std::vector<std::unique_ptr<LanguageModel>> models;
+    for (int i = 0; i < size; ++i) models.push_back(TinyModel(1));
+    WithRanks(size, [&](Ranks& ranks) {
+      const auto me = static_cast<size_t>(ranks.Rank());
+      Trainer trainer(Options(), *models[me], nullptr, ranks);
+      for (int64_t s = 1; s <= 4; ++s) of[me].figures.push_back(trainer.Step(MakeBatch(s)));
+      of[me].weights = Flat(*models[me]);
+    });
+    for (const Trained& one : of) {
+      CHECK(at::equal(one.weights, of[0].weights));
+      CHECK(Gap(one.weights, alone.weights) < 5e-6);
+      CHECK(one.figures[3].loss == Approx(alone.figures[3].loss).epsilon(1e-4));
+      CHECK(one.figures[3].grad_norm == Approx(alone.figures[3].grad_norm).epsilon(1e-4));
+      CHECK(one.figures[3].tokens == alone.figures[3].tokens);
+      CHECK(one.figures[3].delta_logprob_max == Approx(alone.figures[3].delta_logprob_max));
+    }
+  }
+}
+
+TEST_CASE("ranks exchange texts") {
+  for (const int size : {2, 3}) {
+    WithRanks(size, [&](Ranks& ranks) {
+      const auto all = ExchangeTexts(ranks, std::string(static_cast<size_t>(ranks.Rank()), 'x'));
+      std::vector<std::string> expected;
+      for (int i = 0; i < size; ++i) expected.emplace_back(static_cast<size_t>(i), 'x');
+      if (all != expected) throw std::runtime_error("other texts");
+    });
+  }
+  const auto alone = OneRank();
+  CHECK(ExchangeTexts(*alone, "a") == std::vector<std::string>{"a"});
+}
+
+TEST_CASE("a rank that has ended is an error for those that wait for it, with its number") {
+  std::string what;
+  const int port = FreePort();
+  std::thread lost([&] { JoinOverGloo({1, 2, "127.0.0.1", port, false, "test"}, 20); });
+  try {
+    const auto ranks = JoinOverGloo({0, 2, "127.0.0.1", port, true, "test"}, 20);
+    lost.join();
+    at::Tensor values = at::ones({3});
+    ranks->Sum(&values);
+  } catch (const Error& error) {
+    what = error.what();
+    CHECK(error.code() == ExitCode::kBroken);
+  }
+  CHECK(what == "rank 0 lost rank 1: it has ended");
+}
+
+// ---- A rank as a process of its own, which can be killed and stopped ----
+
+constexpr const char* kOneRank = "one rank of a group as a process of its own";
+
+std::string TextOf(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::string Given(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Sums for ever. Writes how it ended to FOLDER/rank-N.
+TEST_CASE("one rank of a group as a process of its own", "[.process]") {
+  const std::string rank = Given("TEST_RANK"), folder = Given("TEST_FOLDER");
+  const auto end = [&](const Error& error) {
+    std::ofstream(folder + "/rank-" + rank) << error.what() << "\n";
+    _exit(static_cast<int>(error.code()));
+  };
+  Rendezvous rendezvous{std::stoi(rank), std::stoi(Given("TEST_SIZE")),
+                        "127.0.0.1",     std::stoi(Given("TEST_PORT")),
+                        rank == "0",     "test"};
+  rendezvous.lost_seconds = 4, rendezvous.on_lost = end;
+  try {
+    const auto ranks = JoinOverGloo(rendezvous, 600);
+    for (int i = 0;; ++i) {
+      at::Tensor values = at::ones({3});
+      ranks->Sum(&values);
+      if (i == 20) std::ofstream(folder + "/sums-" + rank) << "20";
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  } catch (const Error& error) {
+    end(error);
+  }
+}
+
+struct Ended {
+  int code = -1;
+  std::string what;
+  double seconds = 0;  // after the signal
+};
+
+// Starts `size` ranks, sends `signal` to one of them once they work together; what became of the others.
+std::vector<Ended> EndsAfter(int size, int victim, int signal) {
+  using Clock = std::chrono::steady_clock;
+  const Folder folder;
+  const std::string port = std::to_string(FreePort());
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t process = fork();
+    if (process == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      setenv("TEST_RANK", std::to_string(rank).c_str(), 1),
+          setenv("TEST_SIZE", std::to_string(size).c_str(), 1);
+      setenv("TEST_PORT", port.c_str(), 1), setenv("TEST_FOLDER", folder.Path().c_str(), 1);
+      execl("/proc/self/exe", "train_test", kOneRank, static_cast<char*>(nullptr));
+      _exit(127);
+    }
+    processes.push_back(process);
+  }
+  const auto works = [&](int rank) { return fs::exists(folder.Path() + "/sums-" + std::to_string(rank)); };
+  for (int rank = 0; rank < size; ++rank) {
+    for (int i = 0; i < 1500 && !works(rank); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(works(rank));
+  }
+  const auto start = Clock::now();
+  kill(processes[static_cast<size_t>(victim)], signal);
+  std::vector<Ended> ends;
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank == victim) continue;
+    const pid_t process = processes[static_cast<size_t>(rank)];
+    int status = 0;
+    const auto limit = start + std::chrono::seconds(60);
+    while (waitpid(process, &status, WNOHANG) == 0 && Clock::now() < limit)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    Ended ended;
+    ended.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (Clock::now() >= limit) kill(process, SIGKILL), waitpid(process, &status, 0);
+    if (WIFEXITED(status)) ended.code = WEXITSTATUS(status);
+    ended.what = TextOf(folder.Path() + "/rank-" + std::to_string(rank));
+    ends.push_back(ended);
+  }
+  kill(processes[static_cast<size_t>(victim)], SIGKILL);
+  waitpid(processes[static_cast<size_t>(victim)], nullptr, 0);
+  return ends;
+}
+
+TEST_CASE("a killed rank, or one whose machine hangs, is named by the others soon: of two and three ranks") {
+  struct Case {
+    int size, victim, signal;
+  };
+  for (const Case c :
+       {Case{2, 1, SIGKILL}, {3, 2, SIGKILL}, {3, 0, SIGKILL}, {2, 1, SIGSTOP}, {3, 0, SIGSTOP}}) {
+    for (const Ended& ended : EndsAfter(c.size, c.victim, c.signal)) {
+      INFO(c.size << " ranks, rank " << c.victim << (c.signal == SIGKILL ? " killed" : " stopped") << ": "
+                  << ended.what << "after " << ended.seconds << " s");
+      CHECK(ended.code == 4);
+      CHECK(ended.what.find(" lost rank " + std::to_string(c.victim)) != std::string::npos);
+      CHECK(ended.seconds < 30);
+    }
+  }
+}
+
+TEST_CASE("a rank in a long step is waited for, though it is there for no operation") {
+  std::atomic<int> lost{0};
+  const int port = FreePort();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      Rendezvous rendezvous{rank, 2, "127.0.0.1", port, rank == 0, "test"};
+      rendezvous.lost_seconds = 3, rendezvous.on_lost = [&](const Error&) { ++lost; };
+      const auto ranks = JoinOverGloo(rendezvous, 60);
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(7));
+      at::Tensor values = at::ones({3});
+      ranks->Sum(&values);
+      lost += values.sum().item<float>() != 6;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(lost == 0);
+}
+
+TEST_CASE("a rank that ends with an error tells why, and those that wait for it end soon after") {
+  std::atomic<bool> is_told{false};
+  std::string what;
+  const int port = FreePort();
+  const auto start = std::chrono::steady_clock::now();
+  std::thread other([&] {
+    const auto ranks = JoinOverGloo({1, 2, "127.0.0.1", port, false, "test"}, 60);
+    ranks->Leave("no memory");
+    for (int i = 0; i < 3000 && !is_told; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ranks->Wait();  // it still answers, as within NCCL
+  });
+  Rendezvous rendezvous{0, 2, "127.0.0.1", port, true, "test"};
+  rendezvous.on_lost = [&](const Error& error) { what = error.what(), is_told = true; };
+  const auto ranks = JoinOverGloo(rendezvous, 60);
+  ranks->Wait();
+  other.join();
+  CHECK(what == "rank 0 lost rank 1: it has ended: no memory");
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
+}
+
+TEST_CASE("ranks that do not come are named by those that did, within the limit") {
+  const int port = FreePort();
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::string> errors(3);
+  std::vector<std::thread> threads;
+  for (const int rank : {0, 1, 3}) {
+    threads.emplace_back([&, rank] {
+      try {
+        JoinOverGloo({rank, 4, "127.0.0.1", port, rank == 0, "test", 2}, 1800);
+      } catch (const Error& error) {
+        errors[static_cast<size_t>(rank == 3 ? 2 : rank)] = error.what();
+        CHECK(error.code() == ExitCode::kBroken);
+        CHECK_FALSE(error.next_step().empty());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+  CHECK(errors[0].find("all of 4 ranks; there is no rank 2") != std::string::npos);
+  // The others see the same, or that rank 0, which holds the store, has given up.
+  for (const std::string& error : errors)
+    CHECK(
+        (error.find("there is no rank 2") != std::string::npos || error.find(" lost ") != std::string::npos));
+}
+
+TEST_CASE("what is not finite on one rank stops all, and the checkpoint before stays") {
+  const Folder folder;
+  TrainOptions options = Options();
+  options.output = folder.Path(), options.micro_tokens = 12;
+  options.shard = GENERATE(false, true);
+  const std::string good = CheckpointOfRanks(options, 3);
+  std::vector<std::unique_ptr<LanguageModel>> models;
+  for (int i = 0; i < 3; ++i) models.push_back(TinyModel(5));
+  const auto errors = ErrorsOfRanks(3, [&](Ranks& ranks) {
+    Trainer trainer(options, *models[static_cast<size_t>(ranks.Rank())], nullptr, ranks);
+    trainer.Resume(good);
+    Batch poisoned = MakeBatch(3);
+    poisoned.samples[5].advantage = std::numeric_limits<float>::quiet_NaN();
+    trainer.Step(poisoned);
+  });
+  for (const std::string& error : errors) {
+    INFO(error);
+    CHECK(error.find("step 3") != std::string::npos);
+    CHECK(error.find("not finite") != std::string::npos);
+  }
+  CHECK(NewestCheckpoint(folder.Path()) == good);
+}
+
+}  // namespace
+}  // namespace kevin::local

@@ -1,0 +1,134 @@
+// Layers of which each rank keeps a share: what they learn, what memory they take, how their state is laid out.
+
+#include <c10/core/GradMode.h>
+
+#include <fstream>
+#include <set>
+
+#include "policies/local/train/sharded_weights.h"
+#include "policies/local/train/state_layout.h"
+#include "tests/policies/local/train/trainer_fixture.h"
+
+namespace kevin::local {
+namespace {
+
+// The most memory that this process has had since it was last reset, in bytes.
+int64_t PeakMemory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  }
+  FAIL("no VmHWM");
+  return 0;
+}
+
+TEST_CASE("the norm of a bucket's gradients is summed in float64 without a copy of it") {
+  at::Tensor values = at::full({int64_t{1} << 25}, 0.1f);  // 128 MiB
+  values[7] = 1e4f;
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
+  const int64_t before = PeakMemory();
+  const double squares = SquaresOf(values);
+  CHECK(PeakMemory() - before < (int64_t{64} << 20));
+  const double small = static_cast<double>(0.1f), all = static_cast<double>(values.numel() - 1);
+  CHECK(squares == Approx(1e8 + all * small * small).epsilon(1e-9));
+}
+
+TEST_CASE("the layout of the state: buckets of matrices and of vectors, or pieces of layers") {
+  const auto model = TinyModel(1);
+  const std::vector<NamedParameter> parameters = model->Parameters();
+  const auto numbers = [&](const std::string& name) {
+    for (const NamedParameter& p : parameters)
+      if (p.name == name) return p.value.numel();
+    FAIL("no parameter " + name);
+    return int64_t{0};
+  };
+  const int64_t embedding = numbers("model.embed_tokens.weight"),
+                norm = numbers("model.layers.0.input_layernorm.weight");
+  const StateLayout whole = LayoutOf(parameters, false), sharded = LayoutOf(parameters, true);
+  CHECK(whole.sizes.size() == 2);
+  CHECK((whole.places.at("model.embed_tokens.weight").piece == "bucket0." &&
+         whole.places.at("model.embed_tokens.weight").begin == 0));
+  CHECK((whole.places.at("model.layers.0.self_attn.q_proj.weight").piece == "bucket0." &&
+         whole.places.at("model.layers.0.self_attn.q_proj.weight").begin == embedding));
+  CHECK((whole.places.at("model.layers.0.input_layernorm.weight").piece == "bucket1." &&
+         whole.places.at("model.layers.0.input_layernorm.weight").begin == 0));
+  CHECK((sharded.places.at("model.layers.1.self_attn.q_proj.weight").piece == "layer1.matrices." &&
+         sharded.places.at("model.layers.1.self_attn.q_proj.weight").begin == 0));
+  CHECK((sharded.places.at("model.layers.1.post_attention_layernorm.weight").piece == "layer1.vectors." &&
+         sharded.places.at("model.layers.1.post_attention_layernorm.weight").begin >= norm));
+  CHECK((sharded.places.at("model.norm.weight").piece == "bucket1." &&
+         sharded.places.at("model.norm.weight").begin == 0));
+  for (const StateLayout* layout : {&whole, &sharded}) {
+    int64_t all = 0;
+    for (const auto& [piece, size] : layout->sizes) all += size;
+    CHECK(all == Flat(*model).numel());
+  }
+}
+
+TEST_CASE("sharded weights learn what whole ones do, on one, two and three ranks") {
+  TrainOptions options = Options();
+  options.adam.weight_decay = 0.1, options.adam.max_grad_norm = 0.5;
+  const Trained alone = Train(options, 4);
+  options.shard = true;
+  for (const int size : {1, 2, 3}) {
+    const RunOfRanks sharded = TrainOnRanks(options, size, 1, 4);
+    for (const at::Tensor& weights : sharded.weights) {
+      INFO(size << " ranks: " << Gap(weights, alone.weights));
+      CHECK(at::equal(weights, sharded.weights[0]));
+      CHECK(Gap(weights, alone.weights) < 1e-6);
+    }
+    for (size_t s = 0; s < 4; ++s) {
+      CHECK(sharded.figures[s].grad_norm == Approx(alone.figures[s].grad_norm).epsilon(1e-5));
+      CHECK(sharded.figures[s].loss == Approx(alone.figures[s].loss).epsilon(1e-5));
+      CHECK(sharded.figures[s].tokens == alone.figures[s].tokens);
+      CHECK(sharded.figures[s].trained_tokens == alone.figures[s].trained_tokens);
+    }
+  }
+}
+
+TEST_CASE("a rank has only its share while others learn, and whole weights when it answers") {
+  TrainOptions options = Options();
+  options.shard = true;
+  WithRanks(2, [&](Ranks& ranks) {
+    const auto model = TinyModel(1);
+    ShardedWeights shards(*model, options.adam, ranks);
+    const auto bytes = [&] {
+      int64_t all = 0;
+      for (int layer = 0; layer < model->Config().layers; ++layer) {
+        std::set<const void*> seen;
+        for (const NamedParameter& p : model->LayerParameters(layer)) {
+          const c10::StorageImpl* storage = p.value.storage().unsafeGetStorageImpl();
+          if (seen.insert(storage).second) all += static_cast<int64_t>(storage->nbytes());
+        }
+      }
+      return all;
+    };
+    const at::Tensor before = Flat(*model);
+    const int64_t whole = bytes();
+    shards.Release();
+    const int64_t released = bytes();
+    std::vector<at::Tensor> logits;
+    const auto alone = TinyModel(1);
+    const PackedTokens tokens{at::tensor({1, 2, 3}, at::kLong), at::arange(3), {0, 3}};
+    const c10::NoGradGuard no_gradients;
+    const bool same = at::equal(model->Hidden(tokens), alone->Hidden(tokens));
+    const int64_t after = bytes();
+    shards.MakeWhole();
+    if (whole == 0 || released != 0 || after > whole / 2) throw std::runtime_error("memory is not given up");
+    if (!same || !at::equal(before, Flat(*model))) throw std::runtime_error("other weights");
+  });
+}
+
+TEST_CASE("the model of a sharded checkpoint is whole") {
+  const Folder folder;
+  TrainOptions options = Options();
+  options.output = folder.Path(), options.shard = true;
+  const std::string checkpoint = CheckpointOfRanks(options, 3);
+  ModelOptions floats;
+  floats.dtype = NumberType::kF32, floats.trainable = true;
+  const auto saved = LoadLanguageModel(checkpoint + "/model", floats);
+  CHECK(Gap(Flat(*saved), Train(options, 2).weights) < 1e-6);
+}
+
+}  // namespace
+}  // namespace kevin::local

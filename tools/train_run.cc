@@ -1,0 +1,400 @@
+#include "tools/train_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/events.h"
+#include "agent/machine.h"
+#include "agent/terminal.h"
+#include "agent/train/batch_source.h"
+#include "agent/train/dry_run.h"
+#include "agent/train/model_text.h"
+#include "agent/train/placement.h"
+#include "agent/train/rank_meeting.h"
+#include "agent/train/run_folder.h"
+#include "agent/train/sampled_training.h"
+#include "agent/train/step_log.h"
+#include "agent/train/trainer_process.h"
+#include "env/error.h"
+#include "env/gpu/find_gpus.h"
+#include "env/process/machine.h"
+#include "policies/local/files/model_config.h"
+#include "tools/train_options.h"
+
+namespace kevin {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TrainRun {
+ public:
+  explicit TrainRun(const TrainRequest& command)
+      : command_(command),
+        algorithm_(AlgorithmOf(&command_)),
+        options_(OptionsFrom(command_, algorithm_)),
+        suites_(command_.sampling, command_.without),
+        progress_(stderr) {
+    if (!command_.sampling.online) ReadRecords();
+    CheckSource(command_);
+    CheckOutput(command_);
+    Place();
+  }
+
+  int Run() {
+    const InterruptGuard interrupt(2);
+    interrupt_ = &interrupt;
+    text_ = LoadModelText(command_.model);
+    BatchOptions batches = command_.batches;
+    batches.seed = command_.seed;
+    // A reply that was cut off has the greatest penalty of overlong ones, which it would not learn from otherwise.
+    batches.mask_cut_off = !command_.keep_cut_off && algorithm_.scheme.score.overlong == 0;
+    batches.is_for_step = command_.sampling.online;
+    const int64_t context = local::ReadModelConfig(command_.model).context;
+    if (batches.max_sample_tokens == 0 || batches.max_sample_tokens > context)
+      batches.max_sample_tokens = context;
+    if (records_) {
+      records_->Prepare(text_, batches);
+      SetSteps();
+    }
+    if (command_.dry_run) return ShowRecords();
+    Open();
+    ServeWeights();
+    std::unique_ptr<CollectedBatches> collected;
+    if (command_.sampling.online) collected = Collected(batches);
+    const bool whole = Learn(collected ? static_cast<BatchSource&>(*collected) : *records_);
+    collected.reset();
+    return whole && End() ? static_cast<int>(ExitCode::kDone) : BrokenOff();
+  }
+
+ private:
+  // The devices of this rank.
+  void Place() {
+    OnlineSettings& o = command_.sampling;
+    const PlaceRequest request{o.place, options_.device, o.sampler_device, o.judges,
+                               static_cast<int>(FindGpus().size())};
+    placement_ = PlaceRank(request, LocalRankFromEnvironment());
+    options_.device = placement_.trainer;
+    o.sampler_device = placement_.sampler, o.judges = placement_.judges;
+  }
+
+  void ReadRecords() {
+    records_.emplace(RecordsFrom(command_, suites_, algorithm_), algorithm_, command_.units);
+  }
+
+  void SetSteps() {
+    const double epochs = command_.epochs > 0 ? command_.epochs : command_.steps > 0 ? 0 : algorithm_.epochs;
+    if (epochs > 0)
+      options_.steps =
+          std::max<int64_t>(1, std::llround(epochs * static_cast<double>(records_->StepsPerEpoch())));
+    records_->SetSteps(options_.steps);
+  }
+
+  int ShowRecords() {
+    const Json event = DryRunEvent(algorithm_, records_->turns(), records_->units(), records_->Remarks());
+    const std::vector<Json> samples = SampleEvents(records_->Batch(1), text_);
+    std::string heading = fmt::format("{}: {}, {} steps of {} updates\n", algorithm_.name,
+                                      records_->Describe(), options_.steps, options_.updates_per_step);
+    for (const std::string& remark : records_->Remarks()) heading += remark + "\n";
+    PrintDryRun(heading, event, samples, command_.json);
+    return static_cast<int>(ExitCode::kDone);
+  }
+
+  bool IsFirstRank() const { return opened_.rank == 0; }
+  bool IsAskedToEnd() const { return *interrupt_->flag(); }
+  void Say(const std::string& text) {
+    if (IsFirstRank()) progress_.Line(text);
+  }
+
+  // --- The beginning ---
+
+  void Open() {
+    progress_.Phase("loading " + command_.model);
+    const OnlineSettings& online = command_.sampling;
+    TrainerProcess::Sampled sampled{online.sampler_device, online.context, online.sampler_tokens};
+    judges_here_ = online.Samples() && JudgesOnGpu(online, options_.device);
+    const bool judges_beside_sampler =
+        online.sampler_device.empty() ? judges_here_ : JudgesOnGpu(online, online.sampler_device);
+    if (online.SamplesItself() && judges_beside_sampler) sampled.judge_bytes = JudgeBytes(online, suites_);
+    trainer_.emplace();
+    opened_ = trainer_->Open(options_, online.SamplesItself() ? &sampled : nullptr);
+    if (!command_.sampling.sampler.empty() && opened_.ranks > 1)
+      throw Error(ExitCode::kBadRequest, "--sampler is for one process", "leave out torchrun, or --sampler");
+    done_ = saved_ = opened_.steps;
+    MeetRanks();
+    if (IsFirstRank()) log_.emplace(command_.output, opened_.steps);
+    if (command_.sampling.Samples()) {
+      progress_.Phase("starting the judges, testing the sandbox");
+      const SampledRequest request{command_.output,
+                                   command_.databases.front(),
+                                   algorithm_.name,
+                                   options_.steps,
+                                   command_.seed,
+                                   options_.device,
+                                   algorithm_.scheme,
+                                   command_.model,
+                                   local::ReadModelConfig(command_.model).context};
+      sampling_ = std::make_unique<SampledTraining>(request, command_.sampling, suites_, *trainer_, opened_,
+                                                    progress_, StartJudges(command_.sampling));
+      if (!suites_.test.empty()) sampling_->RequireUntested();
+    }
+    FindPeak();
+    Announce();
+  }
+
+  void MeetRanks() {
+    ranks_.emplace(*trainer_, opened_);
+    const RankMeeting::Met met = ranks_->Meet(
+        {done_, options_.steps, options_.device, PlacementText(placement_, command_.sampling.Samples())});
+    holds_lock_ = met.holds_lock;
+    for (const std::string& line : met.lines) Say(line);
+  }
+
+  void Announce() {
+    progress_.Phase("");
+    const OnlineSettings& o = command_.sampling;
+    const std::string what =
+        records_
+            ? records_->Describe()
+            : fmt::format("{} problems, {} a step, {} episodes of {} turns each, judged on {}, kept in {}",
+                          suites_.learnt.size(), o.problems_per_step, o.samples, o.turns,
+                          sampling_->facts().device, command_.databases.front());
+    Say(fmt::format("{}: {}, {} steps of {} updates", algorithm_.name, what, options_.steps,
+                    options_.updates_per_step));
+    if (records_) {
+      for (const std::string& remark : records_->Remarks()) Say(remark);
+    }
+    Say(fmt::format("{}: {:.3g} million numbers trained on {}{}{}", command_.model,
+                    static_cast<double>(opened_.trained) / 1e6, options_.device,
+                    opened_.ranks > 1 ? fmt::format(" by {} ranks", opened_.ranks) : "",
+                    opened_.steps > 0 ? fmt::format(", from step {} on", opened_.steps + 1) : ""));
+    if (o.Samples() && opened_.ranks == 1) Say(PlacementText(placement_, true));
+    if (!o.SamplesItself()) return;
+    Say(o.sampler_device.empty()
+            ? "sampled from the same weights: nothing is copied after a step"
+            : fmt::format("sampled from a second copy on {}, brought up to date after each step",
+                          o.sampler_device));
+  }
+
+  void FindPeak() {
+    const std::string type =
+        options_.dtype.empty() ? local::NameOf(local::ReadModelConfig(command_.model).dtype) : options_.dtype;
+    const std::vector<GpuFound> gpus = FindGpus();
+    if (options_.device.starts_with("cuda") && type != "F32" && type != "float32" && !gpus.empty())
+      peak_ = PeakFlops(gpus.front().name);
+  }
+
+  std::unique_ptr<CollectedBatches> Collected(const BatchOptions& batches) {
+    const auto collect = [this](int64_t step, const CancelToken* drain, const CancelToken* stop) {
+      return sampling_->CollectStep(step, drain, stop);
+    };
+    const auto make = [this, batches](int64_t step, const std::vector<std::string>& runs) {
+      LearnRequest request;
+      request.sources = {{command_.databases.front(), runs}};
+      request.scheme = algorithm_.scheme;
+      request.accept_old_verdicts = command_.accept_old_verdicts;
+      if (algorithm_.material == Material::kAnswers) request.leave_out = LeaveOut::kTurns;
+      request.may_be_empty = true;  // where all episodes are parked
+      const LearnTurns turns(request);
+      return BatchMaker(turns, MakeUnits(algorithm_, turns, command_.units), algorithm_, text_, batches)
+          .Make(step);
+    };
+    return std::make_unique<CollectedBatches>(done_, options_.steps, command_.sampling.staleness, collect,
+                                              make, interrupt_->flag(), interrupt_->again());
+  }
+
+  // --- The steps ---
+
+  // False: interrupted.
+  bool Learn(BatchSource& source) {
+    if (!EvaluateIfDue()) return false;
+    last_ = std::chrono::steady_clock::now();
+    while (done_ < options_.steps) {
+      std::optional<LearnBatch> batch;
+      if (!IsAskedToEnd()) batch = source.Take(done_ + 1);
+      if (batch && judges_here_) sampling_->ReleaseJudges();
+      // Turns that are made ahead are judged meanwhile, and other programs measure: no pair is timed beside a step on
+      // the same device. The lock is held before any rank begins.
+      std::optional<DeviceLock> quiet;
+      if (batch && holds_lock_) quiet.emplace(LockNameOf(options_.device), LockMode::kShared, nullptr);
+      if (!ranks_->Agree(done_ + 1, batch)) return false;
+      const auto start = std::chrono::steady_clock::now();
+      local::StepFigures figures = LearnFrom(*batch);
+      quiet.reset();
+      figures.sync_s += BringSamplerUp();
+      Report(*batch, figures, SecondsSince(start));
+      ++done_;
+      ServeWeights();
+      source.Learnt(done_);
+      const bool is_due = options_.checkpoint_every > 0 && done_ % options_.checkpoint_every == 0;
+      if (is_due || done_ == options_.steps) Save();
+      if (!EvaluateIfDue()) return false;
+    }
+    return true;
+  }
+
+  local::StepFigures LearnFrom(const LearnBatch& learned) {
+    if (IsFirstRank())
+      progress_.Phase(fmt::format("step {}/{}: learning", learned.batch.step, options_.steps));
+    try {
+      return trainer_->Step(learned.batch);
+    } catch (const Error& error) {
+      throw Error(error.code(),
+                  fmt::format("{} (batch of {})", error.what(), fmt::join(learned.problems, ", ")),
+                  error.next_step());
+    }
+  }
+
+  // A second copy of the weights gets those of the trainer, while no pair is timed on either device. No rank is waited for
+  // meanwhile. Returns the seconds that it took.
+  double BringSamplerUp() {
+    const OnlineSettings& online = command_.sampling;
+    if (!online.SamplesItself() || online.sampler_device.empty()) return 0;
+    const SharedDevices quiet({options_.device, online.sampler_device});
+    return trainer_->BringSamplerUp();
+  }
+
+  void Report(const LearnBatch& learned, const local::StepFigures& figures, double seconds) {
+    const auto now = std::chrono::steady_clock::now();
+    // Online, making the turns is most of a step.
+    const double whole_s = std::chrono::duration<double>(now - last_).count();
+    spent_ += whole_s, last_ = now;
+    ++steps_;
+    if (!IsFirstRank()) return;
+    const double left =
+        spent_ / static_cast<double>(steps_) * static_cast<double>(options_.steps - figures.step);
+    Json event = StepEvent(learned, figures, options_.steps, seconds, left);
+    if (sampling_) AddTurnTimes(whole_s - seconds, sampling_->TakeTimes(figures.step), &event);
+    if (peak_) event["mfu"] = figures.flops / (figures.seconds * opened_.ranks * *peak_);
+    log_->Add(event);
+    WriteRollouts(fs::path(command_.output) / "rollouts", learned);
+    if (command_.json) Print(stdout, ToLine(event));
+    Say(StepLine(event));
+    if (learned.turns.empty())
+      Say("  this step has no turns, so nothing was learnt: all of its episodes are parked");
+    for (const std::string& warning : Warnings(event, *log_->first())) Say("  warning: " + warning);
+  }
+
+  // With --sampler.
+  void ServeWeights() {
+    if (command_.sampling.sampler.empty()) return;
+    progress_.Phase("giving the server the weights of step " + std::to_string(done_));
+    if (done_ > 0) Save();
+    const fs::path model = done_ > 0 ? fs::path(saved_folder_) / "model" : fs::path(command_.model);
+    const std::string called = sampling_->Serve(model, done_);
+    progress_.Phase("");
+    if (done_ == 0 || done_ == opened_.steps) Say("weights go to the server by " + called);
+  }
+
+  void Save() {
+    if (saved_ == done_ && !saved_folder_.empty()) return;
+    saved_folder_ = trainer_->Save(), saved_ = done_;
+    Say("checkpoint  " + saved_folder_);
+  }
+
+  // Before the first step, at each interval, and after the last. False: interrupted.
+  bool EvaluateIfDue() {
+    const int64_t every = command_.sampling.eval_every;
+    const bool is_due = done_ == 0 || done_ == options_.steps || (every > 0 && done_ % every == 0);
+    if (suites_.dev.empty() || !is_due) return true;
+    const auto event = sampling_->EvaluateDev(done_, interrupt_->flag(), interrupt_->again());
+    if (!ranks_->AllGoOn(event.has_value())) return false;
+    const bool is_best = ranks_->DecidedByFirst(sampling_->IsBest(*event));
+    if (is_best) {
+      Save();
+      if (IsFirstRank()) KeepBest(command_.output, saved_folder_);
+      sampling_->SetBest(*event, saved_folder_);
+    }
+    if (IsFirstRank()) Evaluated(*event, is_best);
+    last_ = std::chrono::steady_clock::now();
+    return true;
+  }
+
+  void Evaluated(Json event, bool is_best) {
+    event["best"] = is_best;
+    if (event.at("split") == "test" || !log_->HasEvaluation(event.at("step"))) log_->Add(event);
+    if (command_.json) Print(stdout, ToLine(event));
+    Say(EvaluationLine(event) + (is_best ? "; the best so far" : ""));
+  }
+
+  // --- The end ---
+
+  // False: interrupted while the test suite was read.
+  bool End() {
+    const std::string folder = trainer_->Finish();
+    Say("trained     " + folder);
+    if (!suites_.test.empty() && !Test()) return false;
+    if (!IsFirstRank()) return true;
+    Json event = {{"event", "trained"},
+                  {"model", folder},
+                  {"algorithm", algorithm_.name},
+                  {"steps", options_.steps},
+                  {"seconds", spent_}};
+    if (sampling_ && sampling_->BestCheckpoint()) event["best"] = *sampling_->BestCheckpoint();
+    if (command_.json) Print(stdout, ToLine(event));
+    return true;
+  }
+
+  bool Test() {
+    int64_t step = options_.steps;
+    if (const auto best = sampling_->BestCheckpoint()) {
+      step = sampling_->BestStep();
+      if (command_.sampling.sampler.empty()) {
+        std::optional<DeviceLock> quiet;
+        if (holds_lock_) quiet.emplace(LockNameOf(options_.device), LockMode::kShared, nullptr);
+        trainer_->Restore(*best);
+        quiet.reset();
+        BringSamplerUp();
+      } else {
+        sampling_->Serve(fs::path(*best) / "model", step);
+      }
+    }
+    const auto event = sampling_->EvaluateTest(step, interrupt_->flag(), interrupt_->again());
+    if (!ranks_->AllGoOn(event.has_value())) return false;
+    if (IsFirstRank()) Evaluated(*event, false);
+    return true;
+  }
+
+  int BrokenOff() {
+    if (saved_ < done_) Save();
+    Say("interrupted after step " + std::to_string(done_) + "; the same command with --resume continues");
+    return static_cast<int>(ExitCode::kInterrupted);
+  }
+
+  TrainRequest command_;
+  const Algorithm algorithm_;
+  local::TrainOptions options_;
+  const TrainSuites suites_;
+  Progress progress_;
+  std::optional<RecordedBatches> records_;  // offline
+  ModelText text_;
+  std::optional<TrainerProcess> trainer_;
+  TrainerProcess::Opened opened_;
+  std::optional<RankMeeting> ranks_;
+  std::unique_ptr<SampledTraining> sampling_;
+  const InterruptGuard* interrupt_ = nullptr;
+  Placement placement_;
+  bool holds_lock_ = true;  // of options_.device, during steps
+  std::optional<StepLog> log_;
+  std::optional<double> peak_;  // FLOP/s
+  std::string saved_folder_;
+  int64_t done_ = 0, saved_ = 0, steps_ = 0;
+  double spent_ = 0;
+  bool judges_here_ = false;  // on the GPU that trains
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+int RunTraining(const TrainRequest& request) { return TrainRun(request).Run(); }
+
+}  // namespace kevin
