@@ -22,46 +22,51 @@ INLINE void AttendPower(float& to, float x) { asm("ex2.approx.ftz.f32 %0, %1;" :
 // A block has kQ queries and streams tiles of kK keys and values, two in shared memory. A warp has 16 queries; where
 // there are fewer than four such groups, several warps share the queries and divide the keys of a tile. bring_query(to),
 // bring_key(to, first) and bring_value(to, first) start copies; score(product, query, key, is_inside) is -inf for what
-// is not attended; weights are softmax(scale * score / log2(e)). finish(row, pack, values) stores 8 results.
-template <int kQ, int kK, int kD, int kW, bool kBrain, class Element, class BringQuery, class BringKey, class BringValue, class Score, class Finish>
+// is not attended; weights are softmax(scale * score / log2(e)). finish(row, pack, values) stores 8 results. kQueryParts
+// and kKeyParts 2: an operand is the sum of two tensors, the larger one first; products of two small parts are left out.
+template <int kQ, int kK, int kD, int kW, int kQueryParts, int kKeyParts, bool kBrain, class Element, class BringQuery, class BringKey, class BringValue, class Score, class Finish>
 INLINE void AttendTiles(float scale, unsigned first_q, unsigned inside, unsigned last, const BringQuery& bring_query, const BringKey& bring_key, const BringValue& bring_value, const Score& score, const Finish& finish) {
   constexpr int kGroups = kQ / 16, kShares = kQ >= 64 ? 1 : 64 / kQ, kThreads = 32 * kGroups * kShares, kMine = kK / kShares;
-  constexpr int kDepthPitch = kD + 8, kWidthPitch = kW + 8, kStage = kK * (kDepthPitch + kWidthPitch);   // without bank conflicts
-  constexpr bool kHolds = kD <= 128;   // queries stay in registers
+  constexpr int kDepthPitch = kD + 8, kWidthPitch = kW + 8;   // without bank conflicts
+  constexpr int kKeys = kK * kDepthPitch, kStage = kKeyParts * kKeys + kK * kWidthPitch;
+  constexpr bool kHolds = kD * kQueryParts <= 128;   // queries stay in registers
   static_assert(kMine % 16 == 0, "a warp takes 16 keys at a time");
   extern __shared__ float4 attend_pool[];
   Element* const queries = (Element*)attend_pool;
-  Element* const stages = queries + kQ * kDepthPitch;
+  Element* const stages = queries + kQueryParts * kQ * kDepthPitch;
   const int lane = threadIdx.x % 32, share = threadIdx.x / (32 * kGroups), rows = threadIdx.x / 32 % kGroups * 16;
   const int low = lane % 8, middle = lane / 8 % 2 * 8, high = lane / 16 * 8;
   const unsigned tiles = (last + kK - 1) / kK;
-  const auto query_at = [&](unsigned (&to)[4], int d) { ContractMatrix<false>(to, queries + (rows + low + middle) * kDepthPitch + d + high); };
+  unsigned query[kQueryParts][kHolds ? kD / 16 : 1][4];
+  const auto read_query = [&](int d) {
+#pragma unroll
+    for (int p = 0; p < kQueryParts; ++p) ContractMatrix<false>(query[p][kHolds ? d / 16 : 0], queries + (p * kQ + rows + low + middle) * kDepthPitch + d + high);
+  };
   bring_query(queries);
   bring_key(stages, 0u);
-  bring_value(stages + kK * kDepthPitch, 0u);
+  bring_value(stages + kKeyParts * kKeys, 0u);
   ContractCommit();
   float out[kW / 8][4], most[2], total[2];
 #pragma unroll
   for (int i = 0; i < kW / 2; ++i) out[i / 4][i % 4] = 0.0f;
 #pragma unroll
   for (int r = 0; r < 2; ++r) most[r] = -Infinity(), total[r] = 0.0f;
-  unsigned held[kHolds ? kD / 16 : 1][4];
   if constexpr (kHolds) {
     ContractWait<0>();
     __syncthreads();
 #pragma unroll
-    for (int d = 0; d < kD; d += 16) query_at(held[d / 16], d);
+    for (int d = 0; d < kD; d += 16) read_query(d);
   }
 #pragma unroll 1
   for (unsigned t = 0; t < tiles; ++t) {
     const Element* const keys = stages + t % 2 * kStage + share * kMine * kDepthPitch;
-    const Element* const values = stages + t % 2 * kStage + kK * kDepthPitch + share * kMine * kWidthPitch;
+    const Element* const values = stages + t % 2 * kStage + kKeyParts * kKeys + share * kMine * kWidthPitch;
     ContractWait<0>();
     __syncthreads();   // the tile is there, and the other one is read
     if (t + 1 < tiles) {
       Element* const next = stages + (t + 1) % 2 * kStage;
       bring_key(next, (t + 1) * kK);
-      bring_value(next + kK * kDepthPitch, (t + 1) * kK);
+      bring_value(next + kKeyParts * kKeys, (t + 1) * kK);
     }
     ContractCommit();
     float weight[kMine / 8][4];
@@ -69,16 +74,18 @@ INLINE void AttendTiles(float scale, unsigned first_q, unsigned inside, unsigned
     for (int i = 0; i < kMine / 2; ++i) weight[i / 4][i % 4] = 0.0f;
 #pragma unroll
     for (int d = 0; d < kD; d += 16) {
-      unsigned own[4];
-      if constexpr (!kHolds) query_at(own, d);
+      if constexpr (!kHolds) read_query(d);
 #pragma unroll
       for (int k = 0; k < kMine; k += 16) {
-        unsigned b[4];
-        ContractMatrix<false>(b, keys + (k + low + high) * kDepthPitch + d + middle);
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          if constexpr (kHolds) ContractMma<kBrain>(weight[k / 8 + j], held[d / 16], b[2 * j], b[2 * j + 1]);
-          else ContractMma<kBrain>(weight[k / 8 + j], own, b[2 * j], b[2 * j + 1]);
+        for (int p = kKeyParts - 1; p >= 0; --p) {
+          unsigned b[4];
+          ContractMatrix<false>(b, keys + p * kKeys + (k + low + high) * kDepthPitch + d + middle);
+#pragma unroll
+          for (int q = p == 0 ? kQueryParts - 1 : 0; q >= 0; --q) {
+#pragma unroll
+            for (int j = 0; j < 2; ++j) ContractMma<kBrain>(weight[k / 8 + j], query[q][kHolds ? d / 16 : 0], b[2 * j], b[2 * j + 1]);
+          }
         }
       }
     }

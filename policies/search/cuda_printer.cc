@@ -20,16 +20,37 @@ bool IsIn32(int64_t low, int64_t high) { return low >= -kIntHigh && high <= kInt
 
 const std::map<std::string, const char*>& CudaUnary() {
   static const std::map<std::string, const char*> kTexts = {
-      {"neg", "(-{})"},           {"abs", "fabsf({})"},    {"exp", "expf({})"},
-      {"exp2", "exp2f({})"},      {"expm1", "expm1f({})"}, {"log", "logf({})"},
-      {"log2", "log2f({})"},      {"log10", "log10f({})"}, {"log1p", "log1pf({})"},
-      {"sqrt", "sqrtf({})"},      {"rsqrt", "rsqrtf({})"}, {"reciprocal", "(1.0f / {})"},
-      {"sigmoid", "Sigmoid({})"}, {"tanh", "tanhf({})"},   {"erf", "erff({})"},
-      {"sin", "sinf({})"},        {"cos", "cosf({})"},     {"tan", "tanf({})"},
-      {"asin", "asinf({})"},      {"acos", "acosf({})"},   {"atan", "atanf({})"},
-      {"sinh", "sinhf({})"},      {"cosh", "coshf({})"},   {"floor", "floorf({})"},
-      {"ceil", "ceilf({})"},      {"round", "rintf({})"},  {"trunc", "truncf({})"},
-      {"sign", "Sign({})"},       {"to_bool", "({} != 0)"}};
+      {"neg", "(-{})"},
+      {"abs", "fabsf({})"},
+      {"exp", "expf({})"},
+      {"exp2", "exp2f({})"},
+      {"expm1", "expm1f({})"},
+      {"log", "logf({})"},
+      {"log2", "log2f({})"},
+      {"log10", "log10f({})"},
+      {"log1p", "log1pf({})"},
+      {"sqrt", "sqrtf({})"},
+      {"rsqrt", "rsqrtf({})"},
+      {"reciprocal", "(1.0f / {})"},
+      {"sigmoid", "Sigmoid({})"},
+      {"tanh", "tanhf({})"},
+      {"erf", "erff({})"},
+      {"sin", "sinf({})"},
+      {"cos", "cosf({})"},
+      {"tan", "tanf({})"},
+      {"asin", "asinf({})"},
+      {"acos", "acosf({})"},
+      {"atan", "atanf({})"},
+      {"sinh", "sinhf({})"},
+      {"cosh", "coshf({})"},
+      {"floor", "floorf({})"},
+      {"ceil", "ceilf({})"},
+      {"round", "rintf({})"},
+      {"trunc", "truncf({})"},
+      {"sign", "Sign({})"},
+      {"to_bool", "({} != 0)"},
+      {"as_float16", "Widen(Narrow<__half>({}))"},
+      {"as_bfloat16", "Widen(Narrow<__nv_bfloat16>({}))"}};
   return kTexts;
 }
 

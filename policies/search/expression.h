@@ -38,6 +38,7 @@ using ExprPtr = std::shared_ptr<const Expr>;
 //   add, sub, mul, div_float, minimum, maximum (NaN wins), pow, fmod, atan2: two floats
 //   neg, abs, exp, exp2, expm1, log, log2, log10, log1p, sqrt, rsqrt, reciprocal, sigmoid, tanh, erf, sin, cos, tan,
 //   asin, acos, atan, sinh, cosh, floor, ceil, round (half to even), trunc, sign: one float
+//   as_float16, as_bfloat16: one float, rounded to the type to nearest
 struct Expr {
   Op op;
   Type type = Type::kFloat;

@@ -22,4 +22,8 @@ void Fuse(Program& program);
 // another (widen.cc). True: it did.
 bool WidenChains(Program& program, int most_roundings);
 
+// For CUDA in 16 bits: the queries and keys of attention that are products of arguments get more digits (widen.cc).
+// `query` and `key` of an Attention are then sums of two loads at equal offsets, the larger one of the lower number.
+void KeepScoreOperands(Program& program);
+
 }  // namespace kevin::search

@@ -21,18 +21,11 @@ ExprPtr DotProduct::Score(const ExprPtr& product, const Index& place) const {
 
 namespace {
 
-// A weight as the sum of two numbers of 16 bits: the larger one has its leading digits. One alone would have an error as
-// large as the rounding of the result, and of 10^8 results some would be beyond what one rounding explains.
-struct Halves {
-  ExprPtr large, small;
-};
-Halves HalvesOf(const ExprPtr& weight, const std::string& dtype) {
-  const double digits = dtype == "float16" ? 10 : 7;
-  const ExprPtr power = Unary("floor", Unary("log2", Binary("maximum", weight, Float(0x1p-40))));
-  const ExprPtr up = Unary("exp2", Binary("sub", Float(digits), power)),
-                down = Unary("exp2", Binary("sub", power, Float(digits)));
-  const ExprPtr large = Binary("mul", Unary("round", Binary("mul", weight, up)), down);
-  return {large, Binary("sub", weight, large)};
+// A weight as the sum of two numbers of 16 bits: one alone would have an error as large as the rounding of the result, and
+// of 10^8 results some would be beyond what one rounding explains.
+ExprPtr Large(const ExprPtr& weight, const std::string& dtype) { return Unary(Op("as_" + dtype), weight); }
+ExprPtr Small(const ExprPtr& weight, const std::string& dtype) {
+  return Binary("sub", weight, Large(weight, dtype));
 }
 
 }  // namespace
@@ -87,8 +80,8 @@ ValuePtr AttendInProducts(Lowering& at, const DotProduct& d, const std::string& 
     return at.Stored(at.Map({soft}, dtype, Type::kFloat, [of](const auto& a) { return of(a[0]); }));
   };
   if (dtype == "float32") return times_value(part([](const ExprPtr& weight) { return weight; }), nullptr);
-  const ValuePtr large = part([dtype](const ExprPtr&e) { return HalvesOf(e, dtype).large; }),
-                 small = part([dtype](const ExprPtr&e) { return HalvesOf(e, dtype).small; });
+  const ValuePtr large = part([dtype](const ExprPtr&e) { return Large(e, dtype); }),
+                 small = part([dtype](const ExprPtr&e) { return Small(e, dtype); });
   return times_value(large, times_value(small, nullptr));
 }
 

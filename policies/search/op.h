@@ -9,14 +9,14 @@
 namespace kevin::search {
 
 inline constexpr std::string_view kOpNames[] = {
-    "constant",   "variable", "load",   "result",     "guard", "select",    "sum",   "div",
-    "mod",        "product",  "less",   "less_equal", "equal", "not_equal", "and",   "or",
-    "not",        "to_float", "to_int", "to_bool",    "add",   "sub",       "mul",   "div_float",
-    "minimum",    "maximum",  "pow",    "fmod",       "atan2", "neg",       "abs",   "exp",
-    "exp2",       "expm1",    "log",    "log2",       "log10", "log1p",     "sqrt",  "rsqrt",
-    "reciprocal", "sigmoid",  "tanh",   "erf",        "sin",   "cos",       "tan",   "asin",
-    "acos",       "atan",     "sinh",   "cosh",       "floor", "ceil",      "round", "trunc",
-    "sign"};
+    "constant",   "variable",   "load",       "result",     "guard", "select",    "sum",   "div",
+    "mod",        "product",    "less",       "less_equal", "equal", "not_equal", "and",   "or",
+    "not",        "to_float",   "to_int",     "to_bool",    "add",   "sub",       "mul",   "div_float",
+    "minimum",    "maximum",    "pow",        "fmod",       "atan2", "neg",       "abs",   "exp",
+    "exp2",       "expm1",      "log",        "log2",       "log10", "log1p",     "sqrt",  "rsqrt",
+    "reciprocal", "sigmoid",    "tanh",       "erf",        "sin",   "cos",       "tan",   "asin",
+    "acos",       "atan",       "sinh",       "cosh",       "floor", "ceil",      "round", "trunc",
+    "sign",       "as_float16", "as_bfloat16"};
 inline constexpr size_t kOps = sizeof kOpNames / sizeof kOpNames[0];
 
 class Op {

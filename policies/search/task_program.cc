@@ -46,6 +46,7 @@ std::vector<TaskProgram> ProgramsOf(const Task& task) {
     // 16 bits until a result is incorrect.
     if (task.kind == "cpp") WidenChains(one.program, kMostRoundings);
     one.is_widened_late = FirstIncorrect(task) < task.attempts.size() && WidenChains(one.program, 0);
+    if (task.kind == "cuda") KeepScoreOperands(one.program);
     PlaceWorkspaces(one.program);
     programs.push_back(std::move(one));
   }

@@ -333,6 +333,24 @@ INLINE Vec LogAddExp(Vec a, Vec b) {
 INLINE float LogAddExp(float a, float b) { return LogAddExp(Splat(a), Splat(b))[0]; }
 )";
 
+constexpr const char* kCppAsFloat16 = R"(
+INLINE Vec AsFloat16(Vec x) {
+  _Float16 rounded[kLanes];
+  StoreVec(rounded, x);
+  return LoadVec(rounded);
+}
+INLINE float AsFloat16(float x) { return AsFloat16(Splat(x))[0]; }
+)";
+
+constexpr const char* kCppAsBfloat16 = R"(
+INLINE Vec AsBfloat16(Vec x) {
+  bf16 rounded[kLanes];
+  StoreVec(rounded, x);
+  return LoadVec(rounded);
+}
+INLINE float AsBfloat16(float x) { return AsBfloat16(Splat(x))[0]; }
+)";
+
 }  // namespace
 
 const std::vector<CppPart>& CppFunctionParts() {
@@ -370,7 +388,9 @@ const std::vector<CppPart>& CppFunctionParts() {
                                               {"Pow(", kCppPow},
                                               {"Fmod(", kCppFmod},
                                               {"Atan2(", kCppAtan2},
-                                              {"LogAddExp(", kCppLogAddExp}};
+                                              {"LogAddExp(", kCppLogAddExp},
+                                              {"AsFloat16(", kCppAsFloat16},
+                                              {"AsBfloat16(", kCppAsBfloat16}};
   return kParts;
 }
 

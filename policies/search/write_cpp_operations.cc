@@ -12,15 +12,38 @@ namespace {
 
 // Operations that are a function of the prelude under this name, for float and Vec.
 const std::map<std::string, const char*>& CppFunctions() {
-  static const std::map<std::string, const char*> kFunctions = {
-      {"abs", "Abs"},        {"exp", "Exp"},         {"exp2", "Exp2"},   {"expm1", "Expm1"},
-      {"log", "Log"},        {"log2", "Log2"},       {"log10", "Log10"}, {"log1p", "Log1p"},
-      {"sqrt", "Sqrt"},      {"sigmoid", "Sigmoid"}, {"tanh", "Tanh"},   {"erf", "Erf"},
-      {"sin", "Sin"},        {"cos", "Cos"},         {"tan", "Tan"},     {"asin", "Asin"},
-      {"acos", "Acos"},      {"atan", "Atan"},       {"sinh", "Sinh"},   {"cosh", "Cosh"},
-      {"floor", "Floor"},    {"ceil", "Ceil"},       {"round", "Round"}, {"trunc", "Trunc"},
-      {"sign", "Sign"},      {"pow", "Pow"},         {"fmod", "Fmod"},   {"atan2", "Atan2"},
-      {"minimum", "NanMin"}, {"maximum", "NanMax"}};
+  static const std::map<std::string, const char*> kFunctions = {{"abs", "Abs"},
+                                                                {"exp", "Exp"},
+                                                                {"exp2", "Exp2"},
+                                                                {"expm1", "Expm1"},
+                                                                {"log", "Log"},
+                                                                {"log2", "Log2"},
+                                                                {"log10", "Log10"},
+                                                                {"log1p", "Log1p"},
+                                                                {"sqrt", "Sqrt"},
+                                                                {"sigmoid", "Sigmoid"},
+                                                                {"tanh", "Tanh"},
+                                                                {"erf", "Erf"},
+                                                                {"sin", "Sin"},
+                                                                {"cos", "Cos"},
+                                                                {"tan", "Tan"},
+                                                                {"asin", "Asin"},
+                                                                {"acos", "Acos"},
+                                                                {"atan", "Atan"},
+                                                                {"sinh", "Sinh"},
+                                                                {"cosh", "Cosh"},
+                                                                {"floor", "Floor"},
+                                                                {"ceil", "Ceil"},
+                                                                {"round", "Round"},
+                                                                {"trunc", "Trunc"},
+                                                                {"sign", "Sign"},
+                                                                {"pow", "Pow"},
+                                                                {"fmod", "Fmod"},
+                                                                {"atan2", "Atan2"},
+                                                                {"minimum", "NanMin"},
+                                                                {"maximum", "NanMax"},
+                                                                {"as_float16", "AsFloat16"},
+                                                                {"as_bfloat16", "AsBfloat16"}};
   return kFunctions;
 }
 

@@ -17,26 +17,46 @@ constexpr double kLog2E = 1.4426950408889634;
 
 int64_t RoundedUp(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
-// The dtype of a load that moves in packs along the last of `columns`, else "".
+// The loads of an operand: one, or two that are added at equal offsets, the larger part first (SplitAttentionOperands).
+// None: another expression.
+std::vector<const Expr*> PartsOf(const ExprPtr& operand) {
+  if (operand->op == "load") return {operand.get()};
+  if (operand->op != "add") return {};
+  const Expr *a = operand->args[0].get(), *b = operand->args[1].get();
+  if (a->op != "load" || b->op != "load" || a->args[0]->key != b->args[0]->key) return {};
+  if (a->id > b->id) std::swap(a, b);
+  return {a, b};
+}
+
+// The dtype of loads that move in packs along the last of `columns`, else "".
 std::string PackedType(const Program& program, const ExprPtr& operand, const std::vector<Loop>& columns) {
-  if (operand->op != "load" || columns.empty() || columns.back().extent % kPackWidth != 0) return "";
-  const Buffer& buffer = program.buffers[static_cast<size_t>(operand->id)];
-  if (buffer.dtype != "float16" && buffer.dtype != "bfloat16") return "";
-  const ExprPtr offset = InPacks(operand->args[0], columns.back(), kPackWidth, kNeighbour);
-  const bool is_pack = NeighboursOf(buffer, offset, nullptr, kNeighbour, kPackWidth) == Neighbours::kPack;
-  return is_pack ? buffer.dtype : "";
+  if (columns.empty() || columns.back().extent % kPackWidth != 0) return "";
+  std::string dtype;
+  for (const Expr* part : PartsOf(operand)) {
+    const Buffer& buffer = program.buffers[static_cast<size_t>(part->id)];
+    if (buffer.dtype != "float16" && buffer.dtype != "bfloat16") return "";
+    if (!dtype.empty() && buffer.dtype != dtype) return "";
+    const ExprPtr offset = InPacks(part->args[0], columns.back(), kPackWidth, kNeighbour);
+    if (NeighboursOf(buffer, offset, nullptr, kNeighbour, kPackWidth) != Neighbours::kPack) return "";
+    dtype = buffer.dtype;
+  }
+  return dtype;
 }
 
 struct CudaAttentionShape {
-  int64_t depth, width;  // rounded up to 16
+  int64_t depth, width;            // rounded up to 16
+  int64_t query_parts, key_parts;  // tensors that are added
+  int64_t QueryPitch() const { return query_parts * (depth + 8); }
+  int64_t KeyPitch() const { return key_parts * (depth + 8) + width + 8; }
   // Two tiles of keys and values beside the queries; then the results, of every share of the keys.
   int64_t SharedBytes(int64_t queries, int64_t keys) const {
     const int64_t rows = std::max<int64_t>(queries, 64);
-    return std::max(2 * (queries * (depth + 8) + 2 * keys * (depth + width + 16)), 4 * rows * (width + 10));
+    return std::max(2 * (queries * QueryPitch() + 2 * keys * KeyPitch()), 4 * rows * (width + 10));
   }
 };
 CudaAttentionShape ShapeOf(const Attention& work) {
-  return {RoundedUp(Points(work.depth), 16), RoundedUp(Points(work.width), 16)};
+  return {RoundedUp(Points(work.depth), 16), RoundedUp(Points(work.width), 16),
+          static_cast<int64_t>(PartsOf(work.query).size()), static_cast<int64_t>(PartsOf(work.key).size())};
 }
 
 // c of a score c * result 0, else 0.
@@ -59,8 +79,9 @@ class CudaAttentionHalfWriter {
     const CudaAttentionTiles tiles = ChooseCudaAttentionTiles(text_.device(), work_);
     const std::string tile_q = text_.KnobText("TILE_Q", tiles.queries[0]),
                       tile_k = text_.KnobText("TILE_KEYS", tiles.keys[0]);
-    const std::string& dtype = text_.program().buffers[static_cast<size_t>(work_.query->id)].dtype;
-    element_ = text_.ElementType(work_.query->id);
+    const int query = PartsOf(work_.query)[0]->id;
+    const std::string& dtype = text_.program().buffers[static_cast<size_t>(query)].dtype;
+    element_ = text_.ElementType(query);
     for (const char* part : {kCudaContractionFeed, kCudaContractionHalf, kCudaAttentionHalf})
       text_.AddDeclarations(part);
     const std::string queries = kernel_.Number(Points(work_.queries)),
@@ -83,26 +104,28 @@ class CudaAttentionHalfWriter {
                 ? "const unsigned inside = min(all_k, first_q + 1), last = min(all_k, first_q + kQ);\n"
                 : "const unsigned inside = all_k, last = all_k;\n";
     body += fmt::format(
-        "AttendTiles<kQ, kK, kD, kW, {}, {}>({}, first_q, inside, last, bring_query, bring_key, bring_value, score, "
+        "AttendTiles<kQ, kK, kD, kW, {}, {}, {}, {}>({}, first_q, inside, last, bring_query, bring_key, bring_value, score, "
         "finish);\n",
-        dtype == "bfloat16", element_, kernel_.Float(kLog2E * (factor > 0 ? factor : 1)));
+        shape_.query_parts, shape_.key_parts, dtype == "bfloat16", element_,
+        kernel_.Float(kLog2E * (factor > 0 ? factor : 1)));
     const std::string threads = fmt::format("({0} >= 64 ? 2 * {0} : 128)", tile_q);
     kernel_.Launch("Attend", body,
                    fmt::format("{}L * ceil_div({}, {})", Points(work_.batch), Points(work_.queries), tile_q),
                    threads, threads,
                    fmt::format("max(2 * ({0} * {2} + 2 * {1} * {3}), 4 * max({0}, 64) * {4})", tile_q, tile_k,
-                               shape_.depth + 8, shape_.depth + shape_.width + 16, shape_.width + 10));
+                               shape_.QueryPitch(), shape_.KeyPitch(), shape_.width + 10));
   }
 
  private:
-  // The function that copies rows [first, first + count) of an operand, zeros beyond the ends.
+  // The function that copies rows [first, first + count) of an operand, part after part, zeros beyond the ends.
   std::string Bring(const std::string& name, const ExprPtr& operand, const std::vector<Loop>& rows,
                     const std::vector<Loop>& columns, const std::string& count, const std::string& padded,
                     const std::string& limit, const std::string& first) {
     std::vector<Loop> packs = columns;
     packs.back().extent /= kPackWidth;
+    const std::vector<const Expr*> parts = PartsOf(operand);
     const ExprPtr offset =
-        Substitute(InPacks(operand->args[0], columns.back(), kPackWidth, kNeighbour),
+        Substitute(InPacks(parts[0]->args[0], columns.back(), kPackWidth, kNeighbour),
                    [](const Expr& e) { return e.op == "variable" && e.id == kNeighbour ? Int(0) : nullptr; });
     CudaPrinter printer = printer_;
     std::string text = fmt::format("const auto {} = [&]({}* to{}) {{\n", name, element_,
@@ -115,9 +138,12 @@ class CudaAttentionHalfWriter {
         count, padded, first, limit, Points(packs));
     text += DecodeLoops(printer, rows, "point") + DecodeLoops(printer, packs, "column");
     const std::string at = printer.Value(offset);
-    return text + printer.TakeLines() +
-           fmt::format("ContractCopy<16>(to + row * ({} + 8) + pack * 8, {} + ({}), is_there);\n}}\n}};\n",
-                       padded, kernel_.Buffer(operand->id), at);
+    text += printer.TakeLines();
+    for (size_t i = 0; i < parts.size(); ++i)
+      text += fmt::format(
+          "ContractCopy<16>(to + ({0} * {1} + row) * ({2} + 8) + pack * 8, {3} + ({4}), is_there);\n", i,
+          count, padded, kernel_.Buffer(parts[i]->id), at);
+    return text + "}\n};\n";
   }
 
   // `is_scaled`: the factor is part of the exponent, and the score is the product.

@@ -16,6 +16,12 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double FloorDivide(double a, int64_t b) { return std::floor(a / static_cast<double>(b)); }
 
+double RoundedToBfloat16(double x) {
+  int exponent = 0;
+  const double digits = std::frexp(x, &exponent);
+  return std::isfinite(x) ? std::ldexp(std::nearbyint(std::ldexp(digits, 8)), exponent - 8) : x;
+}
+
 double Apply(const Expr& e, const std::vector<double>& a) {
   static const std::map<std::string, double (*)(double)> kOne = {
       {"neg", [](double x) { return -x; }},
@@ -45,6 +51,8 @@ double Apply(const Expr& e, const std::vector<double>& a) {
       {"ceil", [](double x) { return std::ceil(x); }},
       {"round", [](double x) { return std::nearbyint(x); }},
       {"trunc", [](double x) { return std::trunc(x); }},
+      {"as_float16", [](double x) { return static_cast<double>(static_cast<_Float16>(x)); }},
+      {"as_bfloat16", RoundedToBfloat16},
       {"to_int", [](double x) { return std::trunc(x); }},
       {"to_float", [](double x) { return x; }},
       {"to_bool", [](double x) { return x != 0 ? 1.0 : 0.0; }},
