@@ -339,7 +339,8 @@ std::string PythonFile(const PackageRequest& request, const Shapes& shapes, cons
       "              \"-U__CUDA_NO_BFLOAT16_CONVERSIONS__\"]\n";
   text += "REFERENCE = " + PythonText(problem.reference) + "\n";
   if (problem.module) text += "ORIGIN = " + PythonString(Origin(problem)) + "\n";
-  return text + Part("operator_part.py") + (problem.module ? Part("drop_in_part.py") : "");
+  return text + Part("operator_part.py") +
+         (problem.module ? Part("arguments_part.py") + Part("drop_in_part.py") : "");
 }
 
 }  // namespace
