@@ -198,13 +198,16 @@ class Calls:
         outputs = self.outputs
         outputs.clear()
         page, module, weights_of, inputs_of = self.page, self.module, self.weights, self.inputs
-        return_one, many = self.library.KevinReturnOne, len(self.expected) > 1
+        return_one, due = self.library.KevinReturnOne, len(self.expected)
+        many = due > 1
         for call, slot in enumerate(slots):
             for holder, weight in weights_of[slot]:
                 holder.data = weight
             out = module(*inputs_of[slot])
             outputs.append(out)
             if many:
+                if not isinstance(out, (tuple, list)) or len(out) != due:
+                    self.check(out)  # the page has room for so many
                 self.return_many(call, out)
             elif out.is_contiguous():
                 return_one(page, call, out.data_ptr())

@@ -10,7 +10,8 @@ uint64_t ExtentOfOutput(const ConcreteTensor& tensor, const std::vector<int64_t>
   int64_t last = 0;
   for (size_t dim = 0; dim < strides.size(); ++dim) {
     const int64_t steps = tensor.shape[dim] - 1;
-    if (strides[dim] < 0 || strides[dim] > (kMost - last) / std::max<int64_t>(steps, 1)) return 0;  // no overflow
+    if (strides[dim] < 0 || strides[dim] > (kMost - last) / std::max<int64_t>(steps, 1))
+      return 0;  // no overflow
     last += steps * strides[dim];
   }
   return static_cast<uint64_t>((last + 1) * DTypeBytes(tensor.spec.dtype));

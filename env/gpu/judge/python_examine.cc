@@ -17,8 +17,9 @@ using nlohmann::json;
 
 constexpr size_t kExaminedKept = 8;
 constexpr size_t kMostErrorCharacters = 3500, kMostNameCharacters = 400, kMostKernels = 200;
-constexpr size_t kMostResultBytes = size_t{1} << 20;                     // of the first line
-constexpr off_t kMostFileBytes = (off_t{128} << 20) + kMostResultBytes;  // with caches, as in gpu_first_calls.py
+constexpr size_t kMostResultBytes = size_t{1} << 20;  // of the first line
+constexpr off_t kMostFileBytes =
+    (off_t{128} << 20) + kMostResultBytes;  // with caches, as in gpu_first_calls.py
 constexpr double kMostCall_us = 1e12;
 
 // The first line; empty: there is none of a possible length.
