@@ -122,15 +122,15 @@ def main():
                    "--steps", known.steps, "--problems-per-step", known.problems, "--samples", known.samples, "--turns", known.turns,
                    "--max-tokens", known.max_tokens, "--checkpoint-every", "0", "--json", *options]
         print(f"`kevin {' '.join(command[1:])}`\n")
-        print("| step | whole, s | turns, s | training, s | weights to the sampler, s | tokens trained | tokens/s | \\|dlogp\\| |")
-        print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+        print("| step | whole, s | turns, s | answering, s | judging, s | training, s | weights to the sampler, s | tokens trained | tokens/s | \\|dlogp\\| |")
+        print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         for line in process.stdout:
             e = json.loads(line)
             if e.get("event") == "step":
                 sync = e["sync_s"] or 0
-                print(f"| {e['step']} | {e['turns_s'] + e['seconds']:.1f} | {e['turns_s']:.1f} | {e['train_s']:.1f} | {sync:.4f} | "
-                      f"{e['tokens']} | {e['tokens_per_s']:.0f} | {e['delta_logprob'] or 0:.2g} |", flush=True)
+                print(f"| {e['step']} | {e['turns_s'] + e['seconds']:.1f} | {e['turns_s']:.1f} | {e['generate_s'] or 0:.1f} | "
+                      f"{e['judge_s'] or 0:.1f} | {e['train_s']:.1f} | {sync:.4f} | {e['tokens']} | {e['tokens_per_s']:.0f} | {e['delta_logprob'] or 0:.2g} |", flush=True)
         return process.wait()
 
 

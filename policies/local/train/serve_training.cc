@@ -15,6 +15,7 @@
 #include "policies/local/model/device.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/ranks.h"
+#include "policies/local/train/stored_shares.h"
 #include "policies/local/train/train_plan.h"
 #include "policies/local/train/trainer.h"
 

@@ -12,7 +12,6 @@ namespace kevin::local {
 namespace {
 
 constexpr const char* kKinds[] = {"weights", "first", "second"};
-constexpr const char* kGoOn = "remove that folder; --resume then goes on from the one before";
 
 int64_t NumbersOf(const StoredTensor& tensor) {
   return static_cast<int64_t>(tensor.bytes.size() / sizeof(float));
@@ -38,8 +37,12 @@ std::string StoredShares::FileOf(int rank, int ranks) {
 const Checkpoint& StoredShares::File(int rank) {
   const auto known = files_.find(rank);
   if (known != files_.end()) return known->second;
-  return files_.emplace(rank, Checkpoint::Open(folder_ / (FileOf(rank, ranks_) + ".safetensors")))
-      .first->second;
+  try {
+    return files_.emplace(rank, Checkpoint::Open(folder_ / (FileOf(rank, ranks_) + ".safetensors")))
+        .first->second;
+  } catch (const Error& error) {
+    throw Error(error.code(), error.what(), kRemoveCheckpoint);
+  }
 }
 
 const StateLayout::Place& StoredShares::PlaceOf(const std::string& parameter) const {
@@ -52,7 +55,7 @@ void StoredShares::DoesNotFit(int rank, const std::string& name) const {
   throw Error(
       ExitCode::kBadRequest,
       fmt::format("{}: the share of rank {} does not fit the others at `{}`", folder_.string(), rank, name),
-      kGoOn);
+      kRemoveCheckpoint);
 }
 
 // Numbers of a piece that each rank has.
@@ -104,7 +107,8 @@ double StoredShares::StepsOf(const std::string& parameter) {
 at::Tensor StoredShares::Common(const std::string& name) {
   const StoredTensor* own = File(own_).Find(name);
   if (own == nullptr)
-    throw Error(ExitCode::kBadRequest, fmt::format("{} has no `{}`", folder_.string(), name), kGoOn);
+    throw Error(ExitCode::kBadRequest, fmt::format("{} has no `{}`", folder_.string(), name),
+                kRemoveCheckpoint);
   at::Tensor tensor = at::empty(own->shape, own->type == NumberType::kU8 ? at::kByte : at::kFloat);
   if (tensor.nbytes() != own->bytes.size()) DoesNotFit(own_, name);
   std::memcpy(tensor.mutable_data_ptr(), own->bytes.data(), own->bytes.size());

@@ -18,6 +18,10 @@
 
 namespace kevin::local {
 
+// The next step where a checkpoint cannot be read.
+inline constexpr const char* kRemoveCheckpoint =
+    "remove that folder; --resume then goes on from the one before";
+
 class StoredShares {
  public:
   // `ranks` wrote `folder` with the layout `layout`; the reader is rank `reader`. Opens nothing yet.

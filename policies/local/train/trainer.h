@@ -75,10 +75,6 @@ class Trainer {
 // the data is the number of steps, because a batch is a function of its step. A run may continue with another
 // number of ranks, and with sharded weights or without, then not to the bit.
 
-// The next step after one that cannot be read.
-inline constexpr const char* kRemoveCheckpoint =
-    "remove that folder; --resume then goes on from the one before";
-
 // Writes one; all ranks call it. Removes the oldest beyond options.keep. Returns the folder. Throws
 // Error(kBroken) on all ranks when one cannot write, as on a full disk; older checkpoints are kept.
 std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& model,

@@ -127,7 +127,7 @@ TEST_CASE("where one of two processes is killed or hangs the other ends soon, an
       "--model model --steps 1000000 --checkpoint-every 0 --learning-rate 1e-6 --out two";
   const pid_t second = fork();
   if (second == 0) {
-    setpgid(0, 0);  // its trainer goes with it
+    setpgid(0, 0);
     const std::string command = "cd " + (world / "").string() + " && " + ranks + "RANK=1 exec " +
                                 KEVIN_BINARY_DIR + "/bin/kevin train --device cpu --dtype float32 " +
                                 endless + " >rank1.txt 2>&1 </dev/null";
@@ -142,6 +142,11 @@ TEST_CASE("where one of two processes is killed or hangs the other ends soon, an
   };
   for (int i = 0; i < 6000 && lines() < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   CHECK(lines() >= 3);
+  // Its trainer has a session of its own, and ends with it; a machine that hangs stops both.
+  std::ifstream children("/proc/" + std::to_string(second) + "/task/" + std::to_string(second) + "/children");
+  pid_t trainer = 0;
+  REQUIRE(children >> trainer);
+  if (signal == SIGSTOP) kill(trainer, signal);
   kill(-second, signal);
   const auto killed = std::chrono::steady_clock::now();
   const TrainResult ran = first.get();

@@ -166,7 +166,15 @@ TEST_CASE("a private model's process leaves the lock to its owner, who holds it 
                        [](const std::string&) {});
     CHECK(policy.ComputesOn() == kDevice);
     const DeviceLock held(LockNameOf(kDevice), LockMode::kExclusive, nullptr);
-    CHECK(!policy.Complete(Ask("a", 20), nullptr, {}).token_ids.empty());
+    CancelToken cancel{false};
+    const std::jthread late([&](const std::stop_token& answered) {
+      for (int i = 0; i < 500 && !answered.stop_requested(); ++i)
+        std::this_thread::sleep_for(milliseconds(10));
+      cancel = true;
+    });
+    const Completion completion = policy.Complete(Ask("a", 20), &cancel, {});
+    CHECK(completion.stop_reason != "cancelled");
+    CHECK(!completion.token_ids.empty());
   }
   fs::remove_all(folder.parent_path());
 }

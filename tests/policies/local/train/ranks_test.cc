@@ -165,7 +165,7 @@ std::vector<Ended> EndsAfter(int size, int victim, int signal) {
   return ends;
 }
 
-TEST_CASE("a killed rank, or one whose machine hangs, is named by the others soon: of two and three ranks") {
+TEST_CASE("a killed rank and one whose machine hangs are named by the others soon: of two and three ranks") {
   struct Case {
     int size, victim, signal;
   };
