@@ -181,6 +181,7 @@ TORCH_LIBRARY_IMPL(aten, Meta, m) {
                            "logit",
                            "logit_",
                            "channel_shuffle",
+                           "angle",
                            "abs.out",
                            "zero_",
                            "fill_.Scalar",

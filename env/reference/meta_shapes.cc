@@ -106,7 +106,29 @@ std::tuple<Tensor, Tensor> AlongDim(const Tensor& self, int64_t dim, bool keepdi
   return {at::empty(shape, self.options()), at::empty(shape, self.options().dtype(at::kLong))};
 }
 
+// A row of the weight's size for each bag; the other results are for the backward pass.
+std::tuple<Tensor, Tensor, Tensor, Tensor> EmbeddingBag(const Tensor& weight, const Tensor& indices,
+                                                        const Tensor& offsets, bool, int64_t, bool,
+                                                        const OptionalTensor&, bool has_end, int64_t) {
+  TORCH_CHECK(weight.dim() == 2 && indices.dim() == 1 && offsets.dim() == 1, "embedding_bag of other ranks");
+  const int64_t bags = offsets.size(0) - (has_end ? 1 : 0);
+  const auto places = [&] { return at::empty({bags}, indices.options()); };
+  return {at::empty({bags, weight.size(1)}, weight.options()), places(), places(), places()};
+}
+
+Tensor Covariance(const Tensor& self) {
+  const int64_t rows = self.dim() < 2 ? 1 : self.size(0);
+  return at::empty(self.dim() < 2 ? std::vector<int64_t>() : std::vector<int64_t>{rows, rows},
+                   self.options());
+}
+
 TORCH_LIBRARY_IMPL(aten, Meta, m) {
+  m.impl("_embedding_bag", EmbeddingBag);
+  m.impl("_embedding_bag_forward_only", EmbeddingBag);
+  m.impl("cov", [](const Tensor& self, int64_t, const OptionalTensor&, const OptionalTensor&) {
+    return Covariance(self);
+  });
+  m.impl("corrcoef", Covariance);
   m.impl("im2col", Im2Col);
   m.impl("col2im", Col2Im);
   m.impl("max_unpool2d",

@@ -79,6 +79,15 @@ struct CppFieldPlan {
 std::optional<CppFieldPlan> CppPlanField(const Contraction& work, const CppStage& stage, bool expand,
                                          int& next_variable);
 
+// --- cpp_winograd.cc ---
+
+// Whether it is a convolution of 3 x 3 taps at stride 1 in two dimensions, without groups, of a float32 tensor.
+bool CppSuitsWinograd(const Contraction& work, const Program& program, const Task& task);
+// Writes such a convolution by Winograd; false, and nothing changed, for others and where that takes more than
+// `other_cycles`.
+bool CppWinograd(const Contraction& work, CppStage& stage, double other_cycles);
+std::string CppWinogradCore();
+
 // --- cpp_contraction_core.cc ---
 
 std::string CppContractionCore();

@@ -11,6 +11,10 @@
 
 namespace kevin::search {
 
+// Binds the loops to the digits of the row-major number `name`.
+void CppDecode(CppPrinter& print, const CppStage& stage, const std::vector<Loop>& loops,
+               const std::string& name);
+
 class CppContractionWriter {
  public:
   CppContractionWriter(const CppContractionPlan& plan, CppStage& stage)
@@ -39,7 +43,9 @@ class CppContractionWriter {
   unsigned CountsOfRows(int64_t most) const;
 
   void Buffers();
-  void Decode(const std::vector<Loop>& loops, const std::string& name, bool bind_all = true);
+  void Decode(const std::vector<Loop>& loops, const std::string& name) {
+    CppDecode(print_, stage_, loops, name);
+  }
   int OpenK(const std::string& counter);
   void Tables(const std::string& counter);
   int OpenJobs(int64_t count, const std::string& job, int64_t parts);

@@ -224,8 +224,8 @@ void CppSimpleContraction(const Contraction& work, CppStage& stage);
 // The fast way, in write_cpp_contraction.cc; false, and nothing changed, where it has none.
 bool CppContraction(const Contraction& work, CppStage& stage);
 // Appends the knobs of the fast way for all contractions of a program. Names are shared by all stages.
-void CppContractionKnobs(const std::vector<const Contraction*>& works, const Task& task,
-                         std::vector<Knob>& knobs);
+void CppContractionKnobs(const Program& program, const std::vector<const Contraction*>& works,
+                         const Task& task, std::vector<Knob>& knobs);
 
 // --- Threads (write_cpp_team.cc) ---
 

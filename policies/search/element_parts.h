@@ -39,4 +39,9 @@ OfFloat FloatFunction(const Lowering& at, const GraphNode& node);
 using OfTwoFloats = ExprPtr (*)(const ExprPtr&, const ExprPtr&);
 OfTwoFloats FloatFunctionOfTwo(const std::string& op);
 
+// Bits of integers (lower_bits.cc). Shifts are by 0 to 63; `op` has "and", "xor" or "or" in its name. Throw Unsupported for
+// numbers that they have no form for.
+ExprPtr ShiftedBits(const ExprPtr& x, const ExprPtr& by, bool is_left);
+ExprPtr MaskedBits(const std::string& op, const ExprPtr& x, int64_t mask);
+
 }  // namespace kevin::search

@@ -208,7 +208,7 @@ ExprPtr DivInt(const ExprPtr& a, int64_t divisor) {
   if (divisor == 1) return a;
   if (a->low > -kFar && a->high < kFar && FloorDiv(a->low, divisor) == FloorDiv(a->high, divisor))
     return Int(FloorDiv(a->low, divisor));
-  if (a->op == "div") return DivInt(a->args[0], a->integer * divisor);
+  if (a->op == "div" && a->integer < kFar / divisor) return DivInt(a->args[0], a->integer * divisor);
   if (a->op == "mod" && a->integer % divisor == 0)
     return ModInt(DivInt(a->args[0], divisor), a->integer / divisor);
   Sum multiple, rest;

@@ -40,6 +40,7 @@ IndexingFunction ScatterNamed(const std::string& op);        // lower_scatter.cc
 IndexingFunction OrderNamed(const std::string& op);          // lower_orders.cc
 IndexingFunction ResamplingNamed(const std::string& op);     // lower_resampling.cc
 IndexingFunction InterpolationNamed(const std::string& op);  // lower_interpolation.cc
+IndexingFunction AntialiasNamed(const std::string& op);      // lower_antialias.cc
 IndexingFunction LayoutNamed(const std::string& op);         // lower_layouts.cc
 
 // What is read many times, or where it cannot be known, should cost little.

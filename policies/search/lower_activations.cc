@@ -115,6 +115,10 @@ const std::map<std::string, ExprPtr (*)(const ExprPtr&)>& SimpleFunctions() {
       {"tanhshrink", [](const ExprPtr& x) { return Minus(x, Unary("tanh", x)); }},
       {"square", [](const ExprPtr& x) { return Times(x, x); }},
       {"erfc", [](const ExprPtr& x) { return Minus(Float(1), Unary("erf", x)); }},
+      {"special_ndtr",
+       [](const ExprPtr& x) {
+         return Times(Float(0.5), Plus(Float(1), Unary("erf", Times(x, Float(M_SQRT1_2)))));
+       }},
       {"frac", [](const ExprPtr& x) { return Minus(x, Unary("trunc", x)); }},
       {"asinh", AsinhOf},
       {"acosh", AcoshOf},

@@ -308,7 +308,9 @@ ValuePtr Lowering::AttendPattern(const GraphNode& node, AttentionPattern& patter
 }
 
 bool Lowering::Attended(const GraphNode& node) {
-  if (node.op == "scaled_dot_product_attention") {
+  const bool is_spelled_out = node.op == "_scaled_dot_product_attention_math";
+  if (is_spelled_out && IsUsed(node, 1)) throw Unsupported("the weights of `" + node.op + "` have no stage");
+  if (node.op == "scaled_dot_product_attention" || is_spelled_out) {
     Set(node, DotProductAttention(node));
     return true;
   }

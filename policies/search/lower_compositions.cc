@@ -226,10 +226,53 @@ void BothExtremes(Lowering& at, const GraphNode& node) {
 }
 
 void RunningExtreme(Lowering& at, const GraphNode& node) {
-  if (at.IsUsed(node, 1)) throw Unsupported("the places of `" + node.op + "` have no stage");
-  const ValuePtr x = at.Tensor(node, "self");
-  const auto dim = static_cast<int>(DimOf(at, node, "dim", x->shape.size()));
-  at.Set(node, at.Running(node.op == "cummax" ? "max" : "min", x, dim, x->dtype));
+  const ValuePtr x = at.Cheap(at.Tensor(node, "self"), kReadCost);
+  const size_t dim = DimOf(at, node, "dim", x->shape.size());
+  const auto along = static_cast<int>(dim);
+  const ValuePtr extreme = at.Running(node.op == "cummax" ? "max" : "min", x, along, x->dtype);
+  at.Set(node, extreme);
+  if (!at.IsUsed(node, 1)) return;
+  // The last element that is as large as all before it; NaN is the largest, and the last one counts.
+  const Type type = TypeOf(x->dtype) == Type::kFloat ? Type::kFloat : Type::kInt;
+  const ValuePtr reached = at.Lazy(
+      "int64", x->shape,
+      [=](const Index& place) {
+        const ExprPtr own = ToType(x->at(place), type), so_far = ToType(extreme->at(place), type);
+        return Select(Or(IsEqual(own, so_far), IsNan(own)), place[dim], Int(0));
+      },
+      x->cost + 3);
+  at.Set(node, at.Running("max", reached, along, "int64"), 1);
+}
+
+// Of rows of observations: products of the deviations from their means.
+void Covariance(Lowering& at, const GraphNode& node) {
+  if (at.Has(node, "fweights") || at.Has(node, "aweights"))
+    throw Unsupported("`cov` with weights has no stage");
+  ValuePtr x = at.Tensor(node, "self");
+  const int64_t terms = x->shape.empty() ? 1 : x->shape.back();
+  x = at.Cheap(at.Reshape(x, {Count(x->shape) / terms, terms}), kReadCost);
+  const auto count = static_cast<double>(terms);
+  const bool is_scaled = node.op == "corrcoef";
+  const double divisor = is_scaled ? 1 : std::max(count - at.Number(node, "correction", 1), 0.0);
+  const ValuePtr mean = at.Reduce("sum", x, {1}, true, "float32",
+                                  [count](const ExprPtr& sum) { return Times(sum, Float(1 / count)); });
+  const ValuePtr apart = at.Stored(
+      at.Map({x, mean}, x->dtype, Type::kFloat, [](const ElementArgs& e) { return Minus(e[0], e[1]); }));
+  const ValuePtr products = at.MatMul(apart, at.Permute(apart, {1, 0}), node.op);
+  const ValuePtr result = at.Lazy(
+      x->dtype, products->shape,
+      [=](const Index& place) {
+        const auto product = [&](const ExprPtr& i, const ExprPtr& j) {
+          return ToType(products->at({i, j}), Type::kFloat);
+        };
+        const ExprPtr own = product(place[0], place[1]);
+        if (!is_scaled) return Over(own, Float(divisor));
+        const auto root = [&](const ExprPtr& i) { return Unary("sqrt", product(i, i)); };
+        const ExprPtr share = Over(Over(own, root(place[0])), root(place[1]));
+        return Larger(Smaller(share, Float(1)), Float(-1));
+      },
+      is_scaled ? 20 : 1);
+  at.Set(node, at.Reshape(result, at.ResultOf(node).shape));
 }
 
 // --- Norms of parts ---
@@ -330,6 +373,8 @@ bool Lowering::Composed(const GraphNode& node) {
                                                             {"aminmax", BothExtremes},
                                                             {"cummax", RunningExtreme},
                                                             {"cummin", RunningExtreme},
+                                                            {"cov", Covariance},
+                                                            {"corrcoef", Covariance},
                                                             {"linalg_norm", PlainNorm},
                                                             {"linalg_matrix_norm", PlainNorm},
                                                             {"norm_except_dim", NormExceptDim},

@@ -104,6 +104,21 @@ bool Lowering::Creation(const GraphNode& node) {
     return true;
   }
   if (base.ends_with("_window")) return SetWindow(*this, node);
+  if (base == "fft_fftfreq" || base == "fft_rfftfreq") {
+    const int64_t count = Integer(node, "n", 1), positive = (count + 1) / 2;
+    const double step = 1 / (static_cast<double>(count) * Number(node, "d", 1));
+    const bool wraps = base == "fft_fftfreq";
+    Set(node, Lazy(
+                  made.dtype, made.shape,
+                  [=](const Index& place) {
+                    const ExprPtr is_positive = Compare("less", place[0], Int(positive));
+                    const ExprPtr turn =
+                        wraps ? Select(is_positive, place[0], AddInt(place[0], Int(-count))) : place[0];
+                    return Binary("mul", ToType(turn, Type::kFloat), Float(step));
+                  },
+                  3));
+    return true;
+  }
   if (base == "eye") {
     Set(node, Lazy(made.dtype, made.shape, [=](const Index& place) {
           return Select(Compare("equal", place[0], place[1]), ToType(Float(1), type), ToType(Float(0), type));

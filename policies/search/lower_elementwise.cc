@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "policies/search/element_parts.h"
 
@@ -20,6 +21,14 @@ Type ResultType(Lowering& at, const GraphNode& node) { return TypeOf(at.ResultOf
 
 std::vector<ValuePtr> BothOf(Lowering& at, const GraphNode& node) {
   return {at.Tensor(node, "self"), at.Tensor(node, "other")};
+}
+
+// Of an operand that is one constant.
+std::optional<int64_t> NumberOf(const ValuePtr& value) {
+  if (!value->shape.empty()) return std::nullopt;
+  const ExprPtr number = ToType(value->at({}), Type::kInt);
+  if (number->op != "constant") return std::nullopt;
+  return number->integer;
 }
 
 // --- Of one operand ---
@@ -65,8 +74,6 @@ ExprPtr IntegerArithmetic(const std::string& op, const ExprPtr& a, const ExprPtr
     const ExprPtr less = Compare("less", a, b);
     return op == "minimum" ? Select(less, a, b) : Select(less, b, a);
   }
-  if (b->op == "constant" && b->integer > 0 && (op == "floor_divide" || op == "remainder"))
-    return op == "floor_divide" ? DivInt(a, b->integer) : ModInt(a, b->integer);
   throw Unsupported("`" + op + "` of integers has no stage");
 }
 
@@ -105,7 +112,18 @@ bool ArithmeticOfTwo(Lowering& at, const GraphNode& node) {
   if (type == Type::kBool)
     return SetMap(at, node, BothOf(at, node), type,
                   [op](const ElementArgs& a) { return op == "maximum" ? Or(a[0], a[1]) : And(a[0], a[1]); });
-  return SetMap(at, node, BothOf(at, node), type, [=](const ElementArgs& a) {
+  const std::vector<ValuePtr> both = BothOf(at, node);
+  if (type == Type::kInt && (op == "floor_divide" || op == "remainder")) {
+    const std::optional<int64_t> divisor = NumberOf(both[1]);
+    if (!divisor || *divisor <= 0)
+      throw Unsupported("`" + node.op +
+                        "` of integers by another operand than a positive number has no stage");
+    return SetMap(at, node, {both[0]}, type,
+                  [is_division = op == "floor_divide", n = *divisor](const ElementArgs& a) {
+                    return is_division ? DivInt(a[0], n) : ModInt(a[0], n);
+                  });
+  }
+  return SetMap(at, node, both, type, [=](const ElementArgs& a) {
     const ExprPtr e = Arithmetic(op, type, a[0], a[1]);
     return rounding == "trunc" && type == Type::kFloat ? Unary("trunc", e) : e;
   });
@@ -202,8 +220,27 @@ bool IsClose(Lowering& at, const GraphNode& node) {
   });
 }
 
+bool OfBits(Lowering& at, const GraphNode& node) {
+  std::vector<ValuePtr> both = BothOf(at, node);
+  if (node.op.find("shift") != std::string::npos) {
+    const bool is_left = node.op == "bitwise_left_shift" || node.op == "__lshift__";
+    return SetMap(at, node, both, Type::kInt,
+                  [is_left](const ElementArgs& a) { return ShiftedBits(a[0], a[1], is_left); });
+  }
+  if (!NumberOf(both[1])) std::swap(both[0], both[1]);
+  const std::optional<int64_t> mask = NumberOf(both[1]);
+  if (!mask) throw Unsupported("`" + node.op + "` of integers has no stage where neither is a number");
+  return SetMap(at, node, {both[0]}, Type::kInt,
+                [op = node.op, mask = *mask](const ElementArgs& a) { return MaskedBits(op, a[0], mask); });
+}
+
 bool Logical(Lowering& at, const GraphNode& node) {
-  if (at.ResultOf(node).dtype != "bool") throw Unsupported("`" + node.op + "` of integers has no stage");
+  if (at.ResultOf(node).dtype != "bool") {
+    if (node.op == "bitwise_not")
+      return SetMap(at, node, {at.Tensor(node, "self")}, Type::kInt,
+                    [](const ElementArgs& a) { return AddInt(Int(-1), Scaled(a[0], -1)); });
+    return OfBits(at, node);
+  }
   if (node.op.ends_with("_not"))
     return SetMap(at, node, {at.Tensor(node, "self")}, Type::kBool,
                   [](const ElementArgs& a) { return Not(a[0]); });

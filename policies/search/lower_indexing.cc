@@ -148,6 +148,78 @@ void Embedding(Lowering& at, const GraphNode& node) {
                    weight->cost + indices->cost));
 }
 
+// Which places of the indices a bag has: neighbours in equal numbers where the offsets say so, else all are asked.
+struct Bags {
+  int64_t terms = 1;                                                         // asked for each bag
+  std::function<ExprPtr(const ExprPtr&bag, const ExprPtr&term)> place, has;  // `has` null: all of them
+};
+
+Bags BagsOf(Lowering& at, const GraphNode& node, int64_t bags, int64_t words) {
+  const ValuePtr offsets = at.Cheap(at.Tensor(node, "offsets"), kReadCost);
+  const int64_t each = words / bags;
+  const Loop loop = at.NewLoop(bags);
+  if (each * bags == words &&
+      ToType(offsets->at({Lowering::Var(loop)}), Type::kInt)->key == Scaled(Lowering::Var(loop), each)->key)
+    return {each,
+            [each](const ExprPtr& bag, const ExprPtr& term) { return AddInt(Scaled(bag, each), term); },
+            {}};
+  constexpr int64_t kMostAsked = int64_t{1} << 24;
+  if (bags * words > kMostAsked)
+    throw Unsupported(fmt::format("`{}` of {} indices in {} bags has no stage", node.op, words, bags));
+  const bool has_end = at.Flag(node, "include_last_offset", false);
+  return {words, [](const ExprPtr&, const ExprPtr& term) { return term; },
+          [=](const ExprPtr& bag, const ExprPtr& term) {
+            const ExprPtr next = AddInt(bag, Int(1)), is_last = Compare("equal", next, Int(bags));
+            const ExprPtr begin = ToType(offsets->at({bag}), Type::kInt);
+            const ExprPtr end =
+                ToType(offsets->at({has_end ? next : Select(is_last, bag, next)}), Type::kInt);
+            const ExprPtr is_before = Compare("less", term, end);
+            return And(Compare("less_equal", begin, term), has_end ? is_before : Or(is_last, is_before));
+          }};
+}
+
+// Sums, means or largest elements of rows of the weight, a bag of rows for each row of the result.
+void EmbeddingBag(Lowering& at, const GraphNode& node) {
+  for (size_t other = 1; other < node.results.size(); ++other) {
+    if (at.IsUsed(node, other))
+      throw Unsupported("other results of `" + node.op + "` than the first have no stage");
+  }
+  const ValuePtr weight = at.Plain(at.Tensor(node, "weight")),
+                 indices = at.Cheap(at.Tensor(node, "indices"), kReadCost);
+  const ValuePtr scales = at.OptionalTensor(node, "per_sample_weights");
+  const Shape& shape = at.ResultOf(node).shape;
+  const int64_t mode = at.Integer(node, "mode", 0), padding = at.Integer(node, "padding_idx", -1);
+  const bool is_largest = mode == 2;
+  const Bags bags = BagsOf(at, node, shape[0], indices->shape.at(0));
+  const auto word = [=, &node](const Index& place) {
+    return IndexAt(node, indices, {bags.place(place[0], place[1])}, weight->shape[0]);
+  };
+  const auto counts = [=](const Index& place) {
+    ExprPtr is_there = bags.has ? bags.has(place[0], place[1]) : Bool(true);
+    return padding < 0 ? is_there : And(is_there, Compare("not_equal", word(place), Int(padding)));
+  };
+  const ValuePtr rows = at.Lazy(
+      weight->dtype, {shape[0], bags.terms, shape[1]},
+      [=](const Index& place) {
+        ExprPtr element = ToType(weight->at({word(place), place[2]}), Type::kFloat);
+        if (scales)
+          element =
+              Binary("mul", element, ToType(scales->at({bags.place(place[0], place[1])}), Type::kFloat));
+        return Guard(counts(place), element, Float(is_largest ? -kInfinity : 0));
+      },
+      4);
+  const ValuePtr joined = at.Reduce(is_largest ? "max" : "sum", rows, {1}, false, weight->dtype);
+  if (mode == 0) return at.Set(node, joined);
+  const ValuePtr there = at.Lazy(
+      "float32", {shape[0], bags.terms},
+      [=](const Index& place) { return ToType(ToType(counts(place), Type::kInt), Type::kFloat); }, 3);
+  const ValuePtr count = at.Unsqueeze(at.Reduce("sum", there, {1}, false, "float32"), 1);
+  at.Set(node, at.Map({joined, count}, weight->dtype, Type::kFloat, [is_largest](const auto& a) {
+    const ExprPtr is_empty = Compare("equal", a[1], Float(0));
+    return Select(is_empty, Float(0), is_largest ? a[0] : Binary("div_float", a[0], a[1]));
+  }));
+}
+
 void IndexSelect(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Cheap(at.Tensor(node, "self"), kReadCost), index = at.Tensor(node, "index");
   if (x->shape.empty()) return at.Set(node, x);
@@ -259,6 +331,7 @@ IndexingFunction ReadNamed(const std::string& op) {
                                                                  {"take_along_dim", TakeAlongDim},
                                                                  {"take", Take},
                                                                  {"embedding", Embedding},
+                                                                 {"embedding_bag", EmbeddingBag},
                                                                  {"index_select", IndexSelect},
                                                                  {"index", IndexOfTensors},
                                                                  {"tril", Triangle},
@@ -274,7 +347,8 @@ IndexingFunction ReadNamed(const std::string& op) {
 }
 
 bool Lowering::Indexing(const GraphNode& node) {
-  for (const auto named : {ReadNamed, ScatterNamed, OrderNamed, ResamplingNamed, InterpolationNamed}) {
+  for (const auto named :
+       {ReadNamed, ScatterNamed, OrderNamed, ResamplingNamed, InterpolationNamed, AntialiasNamed}) {
     const IndexingFunction function = named(node.op);
     if (!function) continue;
     function(*this, node);

@@ -100,14 +100,32 @@ void PadSequence(Lowering& at, const GraphNode& node) {
                    static_cast<int>(2 * parts.size())));
 }
 
+// Halves of dims change places: place 0 comes to the middle, or back from there.
+void Shift(Lowering& at, const GraphNode& node) {
+  const ValuePtr x = at.Tensor(node, "self");
+  const std::vector<int> dims = at.Dims(node, "dim", x->shape.size());
+  const bool is_back = node.op == "fft_ifftshift";
+  at.Set(node, at.Lazy(
+                   x->dtype, x->shape,
+                   [=](const Index& place) {
+                     Index own = place;
+                     for (const int dim : dims) {
+                       const auto at_dim = static_cast<size_t>(dim);
+                       const int64_t size = x->shape[at_dim], half = is_back ? size / 2 : (size + 1) / 2;
+                       own[at_dim] = ModInt(AddInt(place[at_dim], Int(half)), size);
+                     }
+                     return x->at(own);
+                   },
+                   x->cost));
+}
+
 }  // namespace
 
 IndexingFunction LayoutNamed(const std::string& op) {
-  static const std::map<std::string, IndexingFunction> kTable = {{"block_diag", BlockDiagonal},
-                                                                 {"cartesian_prod", CartesianProduct},
-                                                                 {"vander", Powers},
-                                                                 {"linalg_vander", Powers},
-                                                                 {"pad_sequence", PadSequence}};
+  static const std::map<std::string, IndexingFunction> kTable = {
+      {"block_diag", BlockDiagonal}, {"cartesian_prod", CartesianProduct}, {"vander", Powers},
+      {"linalg_vander", Powers},     {"pad_sequence", PadSequence},        {"fft_fftshift", Shift},
+      {"fft_ifftshift", Shift}};
   const auto found = kTable.find(op);
   return found == kTable.end() ? nullptr : found->second;
 }

@@ -149,6 +149,31 @@ void IndexPut(Lowering& at, const GraphNode& node) {
   });
 }
 
+// The elements of the source in their order at the places of the mask: a place takes the one of the number of places before it.
+void MaskedScatter(Lowering& at, const GraphNode& node) {
+  const Shape& shape = at.ResultOf(node).shape;
+  const ValuePtr x = at.Expand(at.Tensor(node, "self"), shape),
+                 mask = at.Expand(at.Tensor(node, "mask"), shape);
+  const ValuePtr given = at.Cheap(at.Tensor(node, "source"), kReadCost);
+  const int64_t size = Count(given->shape);
+  const ValuePtr source = at.Reshape(given, {size});
+  const ValuePtr counted = at.Running("sum", at.Reshape(mask, {Count(shape)}), 0, "int64");
+  const ValuePtr so_far = at.Reshape(counted, shape);
+  const Type type = TypeOf(x->dtype);
+  at.Set(node, at.Lazy(
+                   x->dtype, shape,
+                   [=](const Index& place) {
+                     const ExprPtr number = AddInt(so_far->at(place), Int(-1));
+                     // torch refuses a source that is too short; a kernel must not read beyond it.
+                     const ExprPtr is_taken =
+                         And(ToType(mask->at(place), Type::kBool), Compare("less", number, Int(size)));
+                     const ExprPtr element =
+                         Guard(is_taken, ToType(source->at({number}), type), ToType(Float(0), type));
+                     return Select(is_taken, element, x->at(place));
+                   },
+                   x->cost + mask->cost + source->cost + 3));
+}
+
 // Zeros, and the elements of `self` at their flat places of the last dims.
 void MaxUnpool(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Plain(at.Tensor(node, "self")), indices = at.Plain(at.Tensor(node, "indices"));
@@ -332,6 +357,7 @@ IndexingFunction ScatterNamed(const std::string& op) {
                                                                  {"index_add", IndexAdd},
                                                                  {"index_reduce", IndexAdd},
                                                                  {"index_fill", IndexFill},
+                                                                 {"masked_scatter", MaskedScatter},
                                                                  {"max_unpool2d", MaxUnpool},
                                                                  {"max_unpool3d", MaxUnpool},
                                                                  {"isin", IsIn},

@@ -242,7 +242,7 @@ std::vector<Knob> CppKnobs(const Program& program, const Task& task) {
   CollectContractions(program.stages, contractions);
   const CppKinds kinds = KindsOf(program);
   if (!contractions.empty()) {
-    CppContractionKnobs(contractions, task, knobs);
+    CppContractionKnobs(program, contractions, task, knobs);
     knobs.push_back(
         {"CHUNK", {1, 2, 4}, true, "blocks of a product that a thread takes, in units of the guess"});
     for (Knob& knob : knobs) knob.stage = kinds.heaviest_contraction;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "policies/search/cpp_contraction_writer.h"
 
@@ -44,18 +45,18 @@ unsigned CppContractionWriter::CountsOfRows(int64_t most) const {
   return counts;
 }
 
-// Binds the loops to the digits of the row-major number `name`.
-void CppContractionWriter::Decode(const std::vector<Loop>& loops, const std::string& name, bool) {
+void CppDecode(CppPrinter& print, const CppStage& stage, const std::vector<Loop>& loops,
+               const std::string& name) {
   // Functions that several stages share do not depend on which loops have one point.
-  const bool shares = stage_.sharing == CppSharing::kAll;
+  const bool shares = stage.sharing == CppSharing::kAll;
   int64_t below = 1;
   for (size_t i = loops.size(); i-- > 0;) {
-    const std::string digit = print_.Fresh("d");
+    const std::string digit = print.Fresh("d");
     const bool is_first = shares ? i + 1 == loops.size() : below == 1;
-    std::string text = is_first ? name : fmt::format("{} / {}", name, N(below));
-    if (i > 0) text = fmt::format("{} % {}", text, N(loops[i].extent));
-    print_.Line(fmt::format("const long {} = {};", digit, loops[i].extent == 1 && !shares ? "0" : text));
-    print_.Bind(loops[i].variable, digit);
+    std::string text = is_first ? name : fmt::format("{} / {}", name, stage.Number(below));
+    if (i > 0) text = fmt::format("{} % {}", text, stage.Number(loops[i].extent));
+    print.Line(fmt::format("const long {} = {};", digit, loops[i].extent == 1 && !shares ? "0" : text));
+    print.Bind(loops[i].variable, digit);
     below *= loops[i].extent;
   }
 }
@@ -270,14 +271,26 @@ void CppContractionWriter::Write() {
 
 bool CppContraction(const Contraction& work, CppStage& stage) {
   const std::optional<CppContractionPlan> plan = CppPlanContraction(work, stage);
+  const int64_t winograd = stage.Value("WINOGRAD", 0);
+  const double most_cycles = winograd == 2 ? std::numeric_limits<double>::infinity()
+                             : plan        ? plan->cycles
+                                           : 0;
+  if (winograd > 0 && CppWinograd(work, stage, most_cycles)) return true;
   if (!plan) return false;
   CppContractionWriter(*plan, stage).Write();
   return true;
 }
 
-void CppContractionKnobs(const std::vector<const Contraction*>& works, const Task&,
-                         std::vector<Knob>& knobs) {
+void CppContractionKnobs(const Program& program, const std::vector<const Contraction*>& works,
+                         const Task& task, std::vector<Knob>& knobs) {
   if (works.empty()) return;
+  const auto suits = [&](const Contraction* work) { return CppSuitsWinograd(*work, program, task); };
+  if (std::any_of(works.begin(), works.end(), suits))
+    knobs.push_back({"WINOGRAD",
+                     {1, 0, 2},
+                     false,
+                     "convolutions of 3 x 3 by Winograd: 1 where the estimate says so, 0 none, 2 all",
+                     -1});
   knobs.push_back({"CONTRACTION", {0, 1, 2}, false, "the way of products, by its rank in the estimate", -1});
   knobs.push_back(
       {"BLOCK", {4, 2, 8}, false, "columns of a block of a product, in quarters of the guess", -1});

@@ -204,6 +204,9 @@ std::vector<ProgramCase> EveryContraction() {
       {{1, 2}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 2, 8, 8},
       {{32, 32}, {4, 4}, {4, 4}, {0, 0}, {1, 1}, 1, 3, 8},
       {{30, 30}, {3, 3}, {2, 3}, {2, 2}, {2, 2}, 1, 3, 5},
+      {{22, 37}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 3, 5, 9},
+      {{3, 4}, {3, 3}, {1, 1}, {0, 0}, {1, 1}, 1, 9, 1},
+      {{6, 150}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 3, 17},
   };
   for (const Form& form : forms) cases.push_back(Convolution(form));
   for (const int64_t kernel : {1, 2, 3, 5}) cases.push_back(Transposed(19, kernel));
