@@ -21,7 +21,12 @@ TEST_CASE("tasks without a difference are replaced by others, problems are drawn
   for (const json& step : steps) {
     CHECK((step.at("tasks") == 3 && step.at("flat_tasks") == 3 && step.at("flat_share") == 1.0));
     CHECK((step.at("problems").size() == 3 && step.at("updates") == 0));
+    const double turns_s = step.at("turns_s"), generate_s = step.at("generate_s");
+    CHECK((generate_s > 0 && generate_s < turns_s));
   }
+  // A verdict that is in the database takes no time of a judge.
+  const double turns_s = steps[0].at("turns_s"), judge_s = steps[0].at("judge_s");
+  CHECK((judge_s > 0 && judge_s < turns_s));
   const json run = json::parse(ReadAll(world / "run/run.json"));
   CHECK(run.at("chosen").at("step-1").size() == 1);
   CHECK(run.at("chosen").at("step-1-refill-2").size() == 1);
