@@ -2,6 +2,7 @@
 
 #include "agent/feedback.h"
 
+#include "agent/gpu_feedback.h"
 #include "tests/agent/feedback_samples.h"
 #include "tests/catch.h"
 #include "tests/support/golden.h"
