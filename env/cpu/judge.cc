@@ -121,10 +121,11 @@ void CpuJudgement::CheckOwnShare(TimedProcess& process) {
         "itself takes the time (--rules open permits that)",
         kLeastOwnShare * 100, share.own + share.library, share.all)}};
   if (*result_.own_share >= kLeastOwnShare) return;
+  const std::string libraries = share.Libraries();
   throw Ended{Refused{fmt::format(
       "kernels of its own do {:.0f} % of the work, and the rules `kevin` ask for {:.0f} %: the rest is done by "
-      "libraries (--rules open permits that)",
-      *result_.own_share * 100, kLeastOwnShare * 100)}};
+      "libraries{} (--rules open permits that)",
+      *result_.own_share * 100, kLeastOwnShare * 100, libraries.empty() ? "" : ": " + libraries)}};
 }
 
 void CpuJudgement::VerifyOnce(TimedProcess& process, int calls) {

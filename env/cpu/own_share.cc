@@ -1,8 +1,12 @@
 #include "env/cpu/own_share.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 namespace kevin {
 namespace {
@@ -23,11 +27,24 @@ std::optional<double> OwnShare::Value() const {
   return static_cast<double>(own) / (own + library);
 }
 
+std::string OwnShare::Libraries() const {
+  std::vector<std::pair<int, std::string>> sorted;
+  for (const auto& [name, count] : by_library) sorted.emplace_back(-count, name);
+  std::sort(sorted.begin(), sorted.end());
+  std::string text;
+  for (const auto& [less, name] : sorted) {
+    const double percent = -100.0 * less / (own + library);
+    if (percent >= 1) text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", name, percent);
+  }
+  return text;
+}
+
 OwnShare CountOwnShare(const ThreadSamples& samples, KernelForm form) {
   OwnShare share;
   share.own = std::accumulate(samples.in_candidate.begin(), samples.in_candidate.end(), 0,
                               [](int sum, const auto& at) { return sum + at.second; });
   share.library = samples.library + samples.products;
+  share.by_library = samples.by_library;
   share.all = samples.All();
   share.moments = samples.moments;
   share.unreadable = samples.unreadable;
@@ -36,6 +53,7 @@ OwnShare CountOwnShare(const ThreadSamples& samples, KernelForm form) {
     const int interpreted = std::min(computing, kMostForLoad * (samples.triton + 1));
     share.own += samples.python + interpreted;
     share.library += computing - interpreted;
+    if (computing > interpreted) share.by_library["numpy"] += computing - interpreted;
   }
   return share;
 }

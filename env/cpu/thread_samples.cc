@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 namespace kevin {
 namespace {
@@ -20,11 +22,17 @@ bool IsCandidate(const std::string& file) {
          file.rfind("own-", 0) == 0;  // an extension of a candidate in Python (env/python/build_candidate.py)
 }
 
-bool IsLibrary(const std::string& file) {
-  for (const char* name : {"libtorch", "libc10", "libmkl", "libdnnl"}) {
-    if (file.rfind(name, 0) == 0) return true;
+// The library's name, or nullptr: not one of these. Never the file's own name, which a candidate may have chosen.
+const char* NameOf(const std::string& file,
+                   std::initializer_list<std::pair<const char*, const char*>> libraries) {
+  for (const auto& [prefix, name] : libraries) {
+    if (file.rfind(prefix, 0) == 0) return name;
   }
-  return false;
+  return nullptr;
+}
+
+const char* LibraryOf(const std::string& file) {
+  return NameOf(file, {{"libtorch", "torch"}, {"libc10", "torch"}, {"libmkl", "MKL"}, {"libdnnl", "oneDNN"}});
 }
 
 bool IsInterpreter(const std::string& file) {
@@ -33,8 +41,8 @@ bool IsInterpreter(const std::string& file) {
 
 bool IsTriton(const std::string& file) { return file.rfind("libtriton", 0) == 0; }
 
-bool IsProducts(const std::string& file) {
-  return file.rfind("libopenblas", 0) == 0 || file.rfind("libscipy_openblas", 0) == 0;
+const char* ProductsOf(const std::string& file) {
+  return NameOf(file, {{"libopenblas", "OpenBLAS"}, {"libscipy_openblas", "OpenBLAS"}});
 }
 
 // "running", "202 0x1 ... SP PC", "-1 SP PC"
@@ -129,10 +137,12 @@ void ThreadSampler::Add(uint64_t address) {
   } else if (at->file.rfind("libm.", 0) == 0 || at->file.rfind("libm-", 0) == 0 ||
              at->file.rfind("libmvec", 0) == 0) {
     ++samples_.math;
-  } else if (IsLibrary(at->file)) {
+  } else if (const char* library = LibraryOf(at->file)) {
     ++samples_.library;
-  } else if (IsProducts(at->file)) {
+    ++samples_.by_library[library];
+  } else if (const char* products = ProductsOf(at->file)) {
     ++samples_.products;
+    ++samples_.by_library[products];
   } else {
     samples_.python += IsInterpreter(at->file);
     samples_.triton += IsTriton(at->file);

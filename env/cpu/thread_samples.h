@@ -17,7 +17,9 @@ struct ThreadSamples {
   int math = 0;                          // in the math library
   int library = 0;                       // in torch's libraries and those that it calls
   int products = 0;                      // in a library of products of matrices that is not torch's: numpy's
-  int system = 0;                        // in other system calls
+  std::map<std::string, int>
+      by_library;  // those of `library` and `products`: "torch", "MKL", "oneDNN", "OpenBLAS"
+  int system = 0;  // in other system calls
   int elsewhere = 0;
   int python = 0;  // of `elsewhere`: in Python's own program
   int triton = 0;  // of `elsewhere`: in Triton's library, which loads and stores for its interpreter

@@ -207,9 +207,9 @@ TEST_CASE(
   CHECK(
       told(Refused{
           "kernels of its own do 0 % of the work, and the rules `kevin` ask for 90 %: the rest is done by "
-          "libraries (--rules open permits that)"}) ==
+          "libraries: torch 100 % (--rules open permits that)"}) ==
       "The kernel was refused: kernels of its own do 0 % of the work, and the rules `kevin` ask for 90 %: the rest is "
-      "done by libraries. Write the computation as kernels of your own (C++ with load_inline) and call them in "
+      "done by libraries: torch 100 %. Write the computation as kernels of your own (C++ with load_inline) and call them in "
       "`forward`. PyTorch's operators may allocate, reshape and connect, but not compute.");
   CHECK(told(Refused{"kernels of its own do 0 % of the work"}, "triton")
             .find("(@triton.jit) and call them in `launch`") != std::string::npos);

@@ -109,7 +109,7 @@ void GpuPythonJudgement::CheckOwnShare() const {
   if (*result_.own_share >= kLeastOwnShare) return;
   throw Ended{Refused{fmt::format(
       "kernels of its own do {:.0f} % of the work, and the rules `kevin` ask for {:.0f} %: the rest is done by "
-      "libraries ({}; --rules open permits that)",
+      "libraries: {} (--rules open permits that)",
       *result_.own_share * 100, kLeastOwnShare * 100,
       NamesOfOthers(examined_.kernels, request_.own_kernels))}};
 }

@@ -288,6 +288,7 @@ TEST_CASE("a thread that has not run since its last sample is not counted again"
 TEST_CASE("numpy is a candidate's own only beside Triton's interpreter, and products never are") {
   ThreadSamples samples;
   samples.elsewhere = 1000, samples.python = 200, samples.products = 30, samples.math = 20;
+  samples.by_library = {{"OpenBLAS", 30}, {"MKL", 0}};
   samples.moments = 1050;
   const OwnShare compiled = CountOwnShare(samples, KernelForm::kCompiled);
   CHECK((compiled.own == 0 && compiled.library == 30 && compiled.all == 1050 && compiled.moments == 1050));
@@ -299,6 +300,9 @@ TEST_CASE("numpy is a candidate's own only beside Triton's interpreter, and prod
   CHECK(CountOwnShare(samples, KernelForm::kCompiled).own == 0);
   const OwnShare interpreted = CountOwnShare(samples, KernelForm::kInterpreted);
   CHECK((interpreted.own == 1000 && interpreted.library == 30));
+  CHECK(interpreted.Libraries() == "OpenBLAS 3 %");
+  CHECK(beside.Libraries() == "numpy 68 %, OpenBLAS 3 %");
+  CHECK(compiled.Libraries() == "OpenBLAS 100 %");
   // The first samples decide nothing.
   samples = {};
   samples.elsewhere = 60;

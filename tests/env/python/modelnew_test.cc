@@ -151,7 +151,7 @@ TEST_CASE("the share of a candidate's own kernels is known, or it is refused") {
   CHECK(triton.own_share.value_or(0) > 0.9);
   const Evaluation beside = judged("share/triton_beside_torch.py", kLongCalls);
   REQUIRE(std::holds_alternative<Refused>(beside.outcome));
-  CHECK(OutcomeReason(beside.outcome).find("the rest is done by libraries") != std::string::npos);
+  CHECK(OutcomeReason(beside.outcome).find("the rest is done by libraries: torch ") != std::string::npos);
   const Evaluation waits = judged("share/waits.py", kShortCalls);
   REQUIRE(std::holds_alternative<Refused>(waits.outcome));
   CHECK(OutcomeReason(waits.outcome).find("kernels of its own must do 90 % of the work") == 0);
