@@ -29,7 +29,7 @@ bool CpuJudgement::AuditRound(TimedProcess& process) {
   plan.changes = !plan.changes;
   const AuditedBatch second = AuditBatch(process, calls, plan);
   const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
-  if (changed.read_ahead || same.read_ahead) pace_.AddReadAhead();
+  pace_.AddMarks(changed.read_ahead || same.read_ahead);
   if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
   return true;
 }

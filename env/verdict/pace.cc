@@ -49,8 +49,11 @@ std::string Pace::Refusal() const {
         "worked ahead: returned calls lag behind the time that has passed by {:.0f} % of a batch on average",
         100 * lag.mean);
   }
-  if (read_ahead_ > kMaxReadAhead)
-    return "worked ahead: inputs of calls that had not begun had been read when a batch was paused";
+  if (read_ahead_ > kMaxReadAhead && read_ahead_ * kAuditsIfSuspicious > kMaxReadAhead * marks_) {
+    return fmt::format(
+        "worked ahead: inputs of calls that had not begun had been read when a batch was paused, in {} of {} audits",
+        read_ahead_, marks_);
+  }
   return "";
 }
 

@@ -24,14 +24,14 @@ class Pace {
   static constexpr double kMaxExcess = 0.15;
   // A suspicion is no proof: it is put to as many new audits, which alone decide.
   static constexpr int kAuditsIfSuspicious = 16;
-  // Of these. The kernel's own memory management marks pages now and then (DAMON, when it ages a page that the evaluator
-  // wrote): a kernel that works ahead is seen in most audits.
+  // Of these, and as large a part of more. The kernel's own memory management marks pages now and then (DAMON, when it ages
+  // a page that the evaluator wrote): a kernel that works ahead is seen in most audits.
   static constexpr int kMaxReadAhead = 3;
 
   void Add(const AuditedPace& audit);
-  // In an audit, at a pause, inputs of calls that had not begun had been read. Not by guesses of the processor:
+  // Whether in an audit, at a pause, inputs of calls that had not begun had been read. Not by guesses of the processor:
   // much of a tensor.
-  void AddReadAhead() { ++read_ahead_; }
+  void AddMarks(bool read_ahead) { ++marks_, read_ahead_ += read_ahead; }
   // A mean exceeds half of its limit, or an audit found that inputs were read ahead.
   bool IsSuspicious() const;
   // Empty, or why the kernel is refused.
@@ -39,7 +39,7 @@ class Pace {
 
  private:
   std::vector<double> lags_, excesses_;
-  int read_ahead_ = 0;  // audits
+  int marks_ = 0, read_ahead_ = 0;  // audits
 };
 
 }  // namespace kevin

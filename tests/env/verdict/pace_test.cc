@@ -93,12 +93,22 @@ TEST_CASE("reading ahead is refused where it is found again") {
   Pace pace;
   CHECK_FALSE(pace.IsSuspicious());
   for (int audit = 0; audit < Pace::kMaxReadAhead; ++audit) {
-    pace.AddReadAhead();
+    pace.AddMarks(true);
     CHECK(pace.IsSuspicious());
     CHECK(pace.Refusal().empty());
   }
-  pace.AddReadAhead();
+  pace.AddMarks(true);
   CHECK(pace.Refusal().find("worked ahead: inputs of calls") == 0);
+}
+
+TEST_CASE("of more audits reading ahead is refused from the same part on") {
+  constexpr int kMarked = 2 * Pace::kMaxReadAhead;
+  for (const int more : {0, 1}) {
+    Pace pace;
+    for (int audit = 0; audit < 2 * Pace::kAuditsIfSuspicious; ++audit) pace.AddMarks(audit < kMarked + more);
+    CHECK(pace.Refusal().empty() == (more == 0));
+    CHECK((more == 0 || pace.Refusal().find("in 7 of 32 audits") != std::string::npos));
+  }
 }
 
 }  // namespace kevin
