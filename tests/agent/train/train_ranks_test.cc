@@ -30,14 +30,18 @@ double LargestGap(const std::filesystem::path& first, const std::filesystem::pat
   return largest;
 }
 
+// As a shell runs it; `environment` has the rank.
+std::string RankCommand(const World& world, const std::string& environment, const std::string& arguments) {
+  return "cd " + (world / "").string() + " && " + environment + KEVIN_BINARY_DIR +
+         "/bin/kevin train --device cpu --dtype float32 " + arguments + " >rank1.txt 2>&1 </dev/null";
+}
+
 TEST_CASE("two processes train as one does") {
   const World world;
   REQUIRE(world.Train(kGrpo + "--out one").code == 0);
   const std::string port = std::to_string(20000 + getpid() % 20000);
   const std::string ranks = "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 ";
-  const std::string second = "cd " + (world / "").string() + " && " + ranks + "RANK=1 " + KEVIN_BINARY_DIR +
-                             "/bin/kevin train --device cpu --dtype float32 " + kGrpo +
-                             "--out two >rank1.txt 2>&1 </dev/null &";
+  const std::string second = RankCommand(world, ranks + "RANK=1 ", kGrpo + "--out two") + " &";
   REQUIRE(std::system(second.c_str()) == 0);
   const TrainResult first = world.Train(kGrpo + "--out two", ranks + "RANK=0");
   INFO(first.errors);
@@ -56,9 +60,7 @@ TEST_CASE("two processes with sharded weights train as one does, and one goes on
   const std::string port = std::to_string(20000 + (getpid() + 1201) % 20000);
   const std::string ranks = "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 ";
   const std::string sharded = kGrpo + "--shard --checkpoint-every 2 --keep 9 --out two";
-  const std::string second = "cd " + (world / "").string() + " && " + ranks + "RANK=1 " + KEVIN_BINARY_DIR +
-                             "/bin/kevin train --device cpu --dtype float32 " + sharded +
-                             " >rank1.txt 2>&1 </dev/null &";
+  const std::string second = RankCommand(world, ranks + "RANK=1 ", sharded) + " &";
   REQUIRE(std::system(second.c_str()) == 0);
   const TrainResult first = world.Train(sharded, ranks + "RANK=0");
   INFO(first.errors);
@@ -85,9 +87,8 @@ TEST_CASE("one damaged share ends both processes with its name, a rank that is m
            " WORLD_SIZE=2 ";
   };
   const auto both = [&](const std::string& arguments, int offset) {
-    const std::string second = "cd " + (world / "").string() + " && " + ranks(offset) + "RANK=1 " +
-                               KEVIN_BINARY_DIR + "/bin/kevin train --device cpu --dtype float32 " +
-                               arguments + " >rank1.txt 2>&1 </dev/null; echo code $? >>rank1.txt";
+    const std::string second =
+        RankCommand(world, ranks(offset) + "RANK=1 ", arguments) + "; echo code $? >>rank1.txt";
     auto other = std::async(std::launch::async, [&] { return std::system(second.c_str()); });
     TrainResult ran = world.Train(arguments, ranks(offset) + "RANK=0");
     other.wait();
@@ -128,9 +129,7 @@ TEST_CASE("where one of two processes is killed or hangs the other ends soon, an
   const pid_t second = fork();
   if (second == 0) {
     setpgid(0, 0);
-    const std::string command = "cd " + (world / "").string() + " && " + ranks + "RANK=1 exec " +
-                                KEVIN_BINARY_DIR + "/bin/kevin train --device cpu --dtype float32 " +
-                                endless + " >rank1.txt 2>&1 </dev/null";
+    const std::string command = RankCommand(world, ranks + "RANK=1 exec ", endless);
     execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
     _exit(127);
   }
@@ -169,9 +168,7 @@ TEST_CASE("ranks that have read different records stop before they learn from th
   }
   const std::string port = std::to_string(20000 + (getpid() + 3571) % 20000);
   const std::string ranks = "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 ";
-  const std::string second = "cd " + (world / "").string() + " && " + ranks + "RANK=1 " + KEVIN_BINARY_DIR +
-                             "/bin/kevin train --device cpu --dtype float32 " + kGrpo +
-                             "--db other.db --out two >rank1.txt 2>&1 </dev/null &";
+  const std::string second = RankCommand(world, ranks + "RANK=1 ", kGrpo + "--db other.db --out two") + " &";
   REQUIRE(std::system(second.c_str()) == 0);
   const TrainResult first = world.Train(kGrpo + "--out two", ranks + "RANK=0");
   INFO(first.errors);
@@ -188,9 +185,7 @@ TEST_CASE("Ctrl-C at one of two ranks ends both after the same step") {
       "--model model --steps 1000000 --checkpoint-every 0 --learning-rate 1e-6 --out two";
   const pid_t second = fork();
   if (second == 0) {
-    const std::string command = "cd " + (world / "").string() + " && " + ranks + "RANK=1 exec " +
-                                KEVIN_BINARY_DIR + "/bin/kevin train --device cpu --dtype float32 " +
-                                endless + " >rank1.txt 2>&1 </dev/null";
+    const std::string command = RankCommand(world, ranks + "RANK=1 exec ", endless);
     execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
     _exit(127);
   }
