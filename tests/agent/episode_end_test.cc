@@ -14,6 +14,13 @@ using testing::EpisodeFixture;
 using testing::FakeReply;
 using testing::FakeSource;
 
+void ContinueByOneTurn(EpisodeFixture& f, const EpisodeRecord& first) {
+  const auto output = f.options.output;
+  f.options = OptionsToContinue(first, 1);
+  f.options.run = f.run;
+  f.options.output = output;
+}
+
 }  // namespace
 
 TEST_CASE("--continue goes on where the episode ended") {
@@ -21,10 +28,7 @@ TEST_CASE("--continue goes on where the episode ended") {
   f.options.note = "Mind the cache.";
   f.options.start_source = FakeSource("measured 1.1");
   const EpisodeRecord first = f.Run({FakeReply("measured 1.5"), FakeReply("wrong")});
-  const EpisodeOptions before = f.options;
-  f.options = OptionsToContinue(first, 1);
-  f.options.run = f.run;
-  f.options.output = before.output;
+  ContinueByOneTurn(f, first);
   const EpisodeRecord second = f.Run({FakeReply("measured 1.7")});
   CHECK(second.id == first.id);
   CHECK(second.turns == 3);
@@ -51,10 +55,7 @@ TEST_CASE("what a continued episode finds superseded is not correct any more") {
   EpisodeFixture f;
   f.environment.then["// measured 1.5"] = {"// crash", "// crash"};
   const EpisodeRecord first = f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.2")});
-  const EpisodeOptions before = f.options;
-  f.options = OptionsToContinue(first, 1);
-  f.options.run = f.run;
-  f.options.output = before.output;
+  ContinueByOneTurn(f, first);
   const EpisodeRecord second = f.Run({FakeReply("measured 1.1")});
   CHECK(second.best_turn == 2);
   CHECK(f.requests[0].task.attempts[0].outcome == "wrong");
