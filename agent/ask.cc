@@ -10,6 +10,7 @@
 #include "agent/parse.h"
 #include "agent/records.h"
 #include "agent/task.h"
+#include "env/problem/text.h"
 #include "env/process/machine.h"
 #include "prompts/prompts.h"
 
@@ -30,6 +31,11 @@ PhaseGate* GateOf(const Policy& policy, const std::string& judges) {
   return names.find(", " + device + ",") == std::string::npos ? nullptr : &PhaseGate::Of(device);
 }
 
+uint64_t TurnSeed(uint64_t episode_seed, int turn) {
+  if (turn == 1) return episode_seed;
+  return std::stoull(Sha256Hex(fmt::format("turn {} {}", episode_seed, turn)).substr(0, 16), nullptr, 16);
+}
+
 TurnRecord Asker::Ask(int number, ConversationContext* context,
                       const std::function<void(const std::string&)>& on_phase) {
   TurnRecord turn = NewTurn(number, options_.run);
@@ -37,7 +43,7 @@ TurnRecord Asker::Ask(int number, ConversationContext* context,
   turn.parser_version = fmt::format("{}", kParserVersion);
   turn.prompt_template = PromptTemplateFor(*context, turns);
   Request request{BuildMessages(*context, turns), options_.sampling, BuildTask(*context, turns)};
-  request.sampling.seed = options_.seed;
+  request.sampling.seed = TurnSeed(options_.seed, number);
   request.on_attempt = [&](const RequestAttempt& attempt) {
     journal_.KeepRequest(number, attempt);
     if (attempt.outcome == "failed") on_phase("generate, again after " + attempt.error);

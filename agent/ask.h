@@ -3,6 +3,7 @@
 // the policy computes on a device that is timed, it answers in the answering phase (agent/phase_gate.h), in shared
 // execution of that device. Used by one thread.
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -20,6 +21,10 @@ TurnRecord NewTurn(int number, const std::string& run);
 // The gate between answers and verdicts; null where the policy does not answer on a device that judges. `judges`: as in
 // EnvironmentFacts::device.
 PhaseGate* GateOf(const Policy& policy, const std::string& judges);
+
+// The seed of a turn's draws: the episode's own in turn 1, one derived from it in each later turn. With one seed for all
+// turns, equal prompts would get equal replies, and draws at equal positions would depend on each other.
+uint64_t TurnSeed(uint64_t episode_seed, int turn);
 
 class Asker {
  public:

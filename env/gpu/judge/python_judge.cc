@@ -65,7 +65,7 @@ void GpuPythonJudgement::Judge() {
     }
     Phase(request_.confirm ? "confirm" : "measure");
     session_.workers().Settle();
-    result_.outcome = Report(MeasureUndisturbed());
+    result_.outcome = Report(MeasureUnshared());
   }
 }
 

@@ -73,7 +73,8 @@ class GpuPythonJudgement {
   std::vector<RoundTimes> Fixed();
   std::vector<RoundTimes> MeasureUndisturbed();
   static std::vector<int> OwnProcesses();
-  void RefuseSharedWork() const;
+  std::string SharedWork() const;
+  std::vector<RoundTimes> MeasureUnshared();
   Measured Report(const std::vector<RoundTimes>& rounds);
 
   GpuPythonSession& session_;

@@ -1,5 +1,5 @@
 #pragma once
-// A random network whose tokens are whole kernels, and `kevin train --online` with it as a user runs it. Two of its eight
+// A random network whose tokens are whole kernels, and `kevin train --online` with it as a user runs it. Some of its eight
 // kernels are correct for level1/19, which only trying tells.
 
 #include <sys/wait.h>
@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -24,9 +25,11 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int kBytes = 256, kAnswers = 8, kVocabulary = kBytes + kAnswers + 1;
+// Much slower than the reference, so that few pairs settle it.
 constexpr const char* kRight =
     "\n#include <cstddef>\nextern \"C\" void launch(const float* x, float* out) {\n"
-    "  for (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;\n}\n```\n";
+    "  for (long first = 0; first < 16; ++first)\n"
+    "    for (long i = first; i < B * N; i += 16) out[i] = x[i] > 0 ? x[i] : 0;\n}\n```\n";
 
 inline std::string ReadAll(const fs::path& path) {
   std::ostringstream text;
@@ -41,19 +44,19 @@ inline std::vector<json> Lines(const fs::path& path) {
   return all;
 }
 
-inline std::string Answer(int i, const std::string& kind) {
+inline std::string Answer(int i, const std::string& kind, bool is_right) {
   const std::string number = std::to_string(i);
   if (kind == "modelnew") {
     return "```python\n# number " + number +
            "\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
            "        return torch.relu(x) + " +
-           (i % 4 != 3 ? number + ".5" : "0.0") + "\n```\n";
+           (is_right ? "0.0" : number + ".5") + "\n```\n";
   }
-  if (i % 4 != 3) return "```cpp\nthis is no kernel, number " + number + "\n```\n";
+  if (!is_right) return "```cpp\nthis is no kernel, number " + number + "\n```\n";
   return "```cpp\n// number " + number + std::string(kRight);
 }
 
-inline void WriteTokenizer(const fs::path& file, const std::string& kind) {
+inline void WriteTokenizer(const fs::path& file, const std::string& kind, const std::set<int>& right) {
   json tokens = json::array();
   const auto add = [&](int id, const std::string& content, bool special) {
     tokens.push_back({{"id", id},
@@ -64,7 +67,7 @@ inline void WriteTokenizer(const fs::path& file, const std::string& kind) {
                       {"rstrip", false},
                       {"normalized", false}});
   };
-  for (int i = 0; i < kAnswers; ++i) add(kBytes + i, Answer(i, kind), false);
+  for (int i = 0; i < kAnswers; ++i) add(kBytes + i, Answer(i, kind, right.contains(i)), false);
   add(kVocabulary - 1, "<|end|>", true);
   std::ofstream(file) << ByteTokenizer(tokens).dump();
 }
@@ -97,7 +100,7 @@ inline void WriteWeights(const fs::path& folder, const local::ModelConfig& confi
   local::WriteTensors(folder, tensors);
 }
 
-inline void MakeModel(const fs::path& folder, const std::string& kind) {
+inline void MakeModel(const fs::path& folder, const std::string& kind, const std::set<int>& right) {
   local::ModelConfig config;
   config.family = local::ModelFamily::kQwen2;
   config.hidden = 16, config.layers = 2, config.heads = 2, config.kv_heads = 1, config.head_dim = 8;
@@ -106,14 +109,17 @@ inline void MakeModel(const fs::path& folder, const std::string& kind) {
   fs::create_directories(folder);
   std::ofstream(folder / "config.json") << local::ConfigJson(config);
   WriteWeights(folder, config);
-  WriteTokenizer(folder / "tokenizer.json", kind);
+  WriteTokenizer(folder / "tokenizer.json", kind, right);
   std::ofstream(folder / "chat_template.jinja") << "?";
 }
 
 class World {
  public:
-  // `kind`: of the kernels that are its tokens.
-  explicit World(const std::string& kind = "cpp") { MakeModel(folder_ / "model", kind); }
+  // `kind`: of the kernels that are its tokens. `right`: which of them are correct. Before it learns, the model draws 1
+  // with 0.33, 5 with 0.17, and 3 and 7 together with 0.07.
+  explicit World(const std::string& kind = "cpp", const std::set<int>& right = {3, 7}) {
+    MakeModel(folder_ / "model", kind, right);
+  }
   fs::path operator/(const std::string& name) const { return folder_ / name; }
 
   // With its standard output in out.jsonl and its standard error in errors.txt.

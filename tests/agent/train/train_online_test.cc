@@ -30,7 +30,7 @@ double MeanReward(const std::vector<json>& steps, size_t first, size_t last) {
 }
 
 TEST_CASE("a model learns from turns that it makes itself, judged for real") {
-  const World world;
+  const World world("cpp", {5});  // with one correct text there are few pairs to time
   const int code = world.Train(kSmall +
                                "--samples 16 --steps 20 --out run --eval-suite level1/20 --eval-samples 1 "
                                "--eval-turns 1 --eval-every 10 --test-suite level1/21");
@@ -42,7 +42,7 @@ TEST_CASE("a model learns from turns that it makes itself, judged for real") {
   CHECK(MeanReward(steps, 17, 20) > 0.8);
   CHECK(steps[0].at("samples") == 32);
   CHECK(steps[5].at("staleness") == 0.0);
-  CHECK(steps[5].at("sync_s").get<double>() < 1);
+  CHECK(steps[5].at("sync_s").get<double>() < steps[5].at("turns_s").get<double>());  // nothing is copied
   CHECK(steps[5].at("turns_s").get<double>() > 0);
   for (const json& step : steps) {  // those where turns differed
     if (step.at("updates") > 0) CHECK(step.at("delta_logprob").get<double>() < 1e-4);

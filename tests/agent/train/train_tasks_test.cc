@@ -38,10 +38,10 @@ TEST_CASE("tasks without a difference are replaced by others, problems are drawn
 }
 
 TEST_CASE("a step learns from the tasks that replaced those without a difference") {
-  const World world;
+  const World world("cpp", {1, 5});
   // All kernels that the model writes are for level1/19, and incorrect for level1/20.
   const int code = world.Train(
-      "--suite level1/19,level1/20 --turns 2 --samples 32 --problems-per-step 1 --steps 2 --refill 1 "
+      "--suite level1/19,level1/20 --turns 2 --samples 8 --problems-per-step 1 --steps 2 --refill 1 "
       "--learning-rate 1e-4 --out run");
   INFO(world.Errors());
   REQUIRE(code == 0);
