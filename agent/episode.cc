@@ -77,7 +77,8 @@ class Episode {
   void TakeTurns() {
     if (!options_.start_source.empty() && journal_.turns().empty()) JudgeStart();
     const int first = journal_.turns().empty() ? 1 : journal_.turns().back().turn + 1;
-    for (int number = first; number <= LastTurn(first); ++number) {
+    last_turn_ = LastTurn(first);
+    for (int number = first; number <= last_turn_; ++number) {
       StopIfAsked();
       const Clock::time_point start = Clock::now();
       TurnRecord turn;
@@ -342,6 +343,7 @@ class Episode {
   // Before the turn is appended: whether it takes the lead, or may be as good as the leader.
   bool IsToDiagnose(const TurnRecord& turn) const {
     if (!turn.evaluation.speedup || options_.diagnose == DiagnoseTurns::kOff) return false;
+    if (!options_.diagnose_last && turn.turn == last_turn_) return false;
     if (options_.diagnose == DiagnoseTurns::kAll || journal_.Leader() == nullptr) return true;
     const std::optional<Ratio>& against = turn.evaluation.against_best;
     return against && StandingOf(*against) != Standing::kSlower && against->value >= 1;
@@ -382,6 +384,7 @@ class Episode {
   Judge judge_;
   const Clock::time_point start_ = Clock::now();
   std::optional<Winner> winner_;
+  int last_turn_ = 0;
   std::string budget_reached_;  // the policy's reason; empty: it was not reached
   std::map<int, std::deque<EvaluationRecord>> confirmations_;  // by turn, oldest first
 };

@@ -36,6 +36,7 @@ struct EpisodeOptions {
   Memory* memory = nullptr;  // --memory: fills Task::related before the first turn; not owned, may be null
   bool profile = false;      // --profile, as in EvaluateOptions
   DiagnoseTurns diagnose = DiagnoseTurns::kBest;
+  bool diagnose_last = true;  // false: not after the last turn, where no reply follows
   std::filesystem::path profile_report;
   bool confirm = true;           // false: the winner is not measured again, and no speed-up is stored for it
   std::optional<double> until;   // stop when the low end of a confirmed speed-up reaches this

@@ -101,6 +101,8 @@ void AddOnlineSettings(CLI::App* command, OnlineSettings* o) {
       ->group(kAsked)
       ->excludes("--max-tokens");
   AddPromptsOption(command, &o->prompts)->group(kAsked);
+  AddDiagnoseOption(command, &o->diagnose, "turns that lead or may, but the last of an episode")
+      ->group(kAsked);
   add("--context", o->context, "Tokens of prompt and answer (default: the model's)", kAsked)
       ->check(CLI::PositiveNumber);
   add("--place", o->place,
@@ -144,8 +146,10 @@ void CheckOnlineSettings(const OnlineSettings& o) {
     throw Error(ExitCode::kBadRequest,
                 "--sampler takes new weights between steps, so its turns cannot be made ahead",
                 "leave out --staleness");
-  if (!o.Samples() && (o.prompts != OnlineSettings().prompts || o.rules != OnlineSettings().rules))
-    throw Error(ExitCode::kBadRequest, "--prompts and --rules are for turns that the model makes itself",
+  const OnlineSettings none;
+  if (!o.Samples() && (o.prompts != none.prompts || o.rules != none.rules || o.diagnose != none.diagnose))
+    throw Error(ExitCode::kBadRequest,
+                "--prompts, --rules and --diagnose are for turns that the model makes itself",
                 "add --online, --eval-suite or --test-suite, or leave them out");
   if (!o.online && o.staleness > 0) throw Error(ExitCode::kBadRequest, "--staleness is for --online");
   if (o.eval_every > 0 && o.eval_suite.empty())

@@ -70,7 +70,7 @@ Rollouts::Entered Rollouts::Enter(const RolloutTerms& terms, const std::string& 
   spec.policies = {policy};
   spec.episodes = terms.episodes, spec.turns = terms.turns, spec.seed = terms.seed;
   spec.kind = kind();
-  spec.prompts = settings_.prompts;
+  spec.prompts = settings_.prompts, spec.diagnose = settings_.diagnose;
   spec.workload = Asked();
   spec.purpose = fmt::format("{} of training {}", terms.name, run_.id());
   const RunRecord process{{}, CommandLine(), KEVIN_VERSION, MachineJson(ReadMachine()), {}, {}};
@@ -103,6 +103,7 @@ std::optional<std::string> Rollouts::Collect(const RolloutTerms& terms, Policy& 
   options.episode.kind = kind(), options.episode.prompts = settings_.prompts;
   options.episode.workload = Asked();
   options.episode.output = kernels_, options.episode.confirm = terms.confirm;
+  options.episode.diagnose = DiagnoseTurnsNamed(settings_.diagnose), options.episode.diagnose_last = false;
   options.episode.machine = MachineLine(machine);
   options.episode.threads = settings_.threads > 0 ? settings_.threads : machine.cores;
   RolloutSources sources;

@@ -42,6 +42,7 @@ struct OnlineSettings {
   int64_t sampler_tokens = 0;
   std::string kind;               // of candidates, --kind; empty: the first that the judges take
   std::string prompts = "kevin";  // EpisodeOptions::prompts
+  std::string diagnose = "best";  // DiagnoseTurns; never after the last turn of an episode
   // Judging
   std::vector<std::string> judges;  // devices
   std::string size, rules = "kevin", isolation = "full";

@@ -39,6 +39,7 @@ Json AskedFor(const SampledRequest& request, const OnlineSettings& settings, con
     if (!settings.kind.empty()) asked["kind"] = settings.kind;
     if (settings.rules != "kevin") asked["rules"] = settings.rules;
     if (settings.prompts != "kevin") asked["prompts"] = settings.prompts;
+    if (settings.diagnose != "best") asked["diagnose"] = settings.diagnose;
   }
   return asked;
 }

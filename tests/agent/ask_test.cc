@@ -2,6 +2,8 @@
 
 #include "agent/ask.h"
 
+#include <set>
+
 #include "agent/episode.h"
 #include "env/error.h"
 #include "tests/agent/episode_fixture.h"
@@ -81,6 +83,16 @@ TEST_CASE("every request of a policy is stored with its turn, also those of a tu
   CHECK(record.state == EpisodeState::kFailed);
   CHECK((record.turns == 2 && record.requests == 6));
   CHECK_FALSE(record.cost_usd);  // nobody knows what the last one cost
+}
+
+TEST_CASE("each turn draws with a seed of its own, that of the first is the episode's") {
+  EpisodeFixture f;
+  f.options.seed = 7;
+  f.Run({"no code", "no code", "no code"});
+  REQUIRE(f.requests.size() == 3);
+  CHECK(f.requests[0].sampling.seed == 7);
+  CHECK(f.requests[1].sampling.seed == TurnSeed(7, 2));
+  CHECK(std::set<uint64_t>{7, TurnSeed(7, 2), TurnSeed(7, 3), TurnSeed(8, 2)}.size() == 4);
 }
 
 TEST_CASE("a budget that is reached ends the episode well: the winner is confirmed") {

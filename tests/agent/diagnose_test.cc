@@ -63,6 +63,14 @@ TEST_CASE("all correct turns, or none") {
   CHECK(none.episode.best_speedup == all.episode.best_speedup);
 }
 
+TEST_CASE("the last turn is not diagnosed where no reply follows") {
+  DiagnosedEpisode e;
+  e.options.diagnose_last = false;
+  e.Run(DiagnoseTurns::kAll, {FakeReply("measured 1.5"), FakeReply("measured 1.8")});
+  CHECK(e.environment.diagnosed == Comments{"// measured 1.5 at small"});
+  CHECK((e.IsTold(1) && !e.IsTold(2)));
+}
+
 TEST_CASE("a diagnosis that fails leaves the verdict as it is") {
   DiagnosedEpisode e;
   e.environment.diagnosis_fails = true;

@@ -126,7 +126,7 @@ class World {
   std::string Command(const std::string& arguments) const {
     return "cd " + folder_.path().string() + " && exec " + KEVIN_BINARY_DIR +
            "/bin/kevin train --json --device cpu --dtype float32 --online --judge cpu --threads 1 --isolation reduced "
-           "--keep-cut-off --model model " +
+           "--diagnose off --keep-cut-off --model model " +
            (arguments.find("--max-tokens") == std::string::npos ? "--max-tokens 1 " : "") + arguments +
            " >>out.jsonl 2>>errors.txt </dev/null";
   }

@@ -319,8 +319,8 @@ TEST_CASE("what is wrong is named, with the next step") {
   expect(2, "nothing.txt: cannot be read", "--model model --dry-run --problem-list nothing.txt");
   expect(2, "left out by the filters", "--model model --dry-run --kind cuda");
   expect(2, "filters are for records", "--model model --out r --online --suite level1/19 --since 2026-11-01");
-  for (const char* option : {"--rules open", "--kind modelnew --prompts kernelbench"}) {
-    const std::string part = "--prompts and --rules are for turns that the model makes itself";
+  for (const char* option : {"--rules open", "--kind modelnew --prompts kernelbench", "--diagnose off"}) {
+    const std::string part = "--prompts, --rules and --diagnose are for turns that the model makes itself";
     expect(2, part, "--model model --out r " + std::string(option));
     const TrainResult evaluated =
         world.Train("--model nothing --out r --eval-suite level1/20 " + std::string(option));

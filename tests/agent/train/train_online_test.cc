@@ -32,14 +32,14 @@ double MeanReward(const std::vector<json>& steps, size_t first, size_t last) {
 TEST_CASE("a model learns from turns that it makes itself, judged for real") {
   const World world("cpp", {5});  // with one correct text there are few pairs to time
   const int code = world.Train(kSmall +
-                               "--samples 16 --steps 20 --out run --eval-suite level1/20 --eval-samples 1 "
-                               "--eval-turns 1 --eval-every 10 --test-suite level1/21");
+                               "--samples 16 --steps 14 --out run --eval-suite level1/20 --eval-samples 1 "
+                               "--eval-turns 1 --eval-every 7 --test-suite level1/21");
   INFO(world.Errors());
   REQUIRE(code == 0);
   const std::vector<json> steps = world.Events("step");
-  REQUIRE(steps.size() == 20);
+  REQUIRE(steps.size() == 14);
   CHECK(MeanReward(steps, 0, 2) < 0.5);
-  CHECK(MeanReward(steps, 17, 20) > 0.8);
+  CHECK(MeanReward(steps, 11, 14) > 0.8);
   CHECK(steps[0].at("samples") == 32);
   CHECK(steps[5].at("staleness") == 0.0);
   CHECK(steps[5].at("sync_s").get<double>() < steps[5].at("turns_s").get<double>());  // nothing is copied
@@ -61,24 +61,24 @@ TEST_CASE("a model learns from turns that it makes itself, judged for real") {
       CHECK(turn.model.name.starts_with("model@"));
     }
   }
-  CHECK(weights.size() == 21);  // before and after each step
+  CHECK(weights.size() == 15);  // before and after each step
 
   const std::vector<json> evaluations = world.Events("evaluation_step");
   REQUIRE(evaluations.size() == 4);
   CHECK(
-      (evaluations[0].at("step") == 0 && evaluations[1].at("step") == 10 && evaluations[2].at("step") == 20));
+      (evaluations[0].at("step") == 0 && evaluations[1].at("step") == 7 && evaluations[2].at("step") == 14));
   CHECK(evaluations[0].at("best") == true);
   CHECK(evaluations[0].at("serial").at("turns") == 1);
   CHECK(evaluations[3].at("split") == "test");
   CHECK(fs::exists(world / "run/best/model/config.json"));
-  CHECK(fs::exists(world / "run/rollouts/00000020.jsonl"));
+  CHECK(fs::exists(world / "run/rollouts/00000014.jsonl"));
   const json run = json::parse(ReadAll(world / "run/run.json"));
   CHECK(run.at("test").at("suite") == "level1/21");
   CHECK(run.at("best").at("step") == evaluations[3].at("step"));
   // A second reading is refused.
   CHECK(world.Train(kSmall +
-                    "--samples 16 --steps 20 --out run --resume --eval-suite level1/20 --eval-samples 1 "
-                    "--eval-turns 1 --eval-every 10 --test-suite level1/21") == 2);
+                    "--samples 16 --steps 14 --out run --resume --eval-suite level1/20 --eval-samples 1 "
+                    "--eval-turns 1 --eval-every 7 --test-suite level1/21") == 2);
   CHECK(world.Errors().find("was read on") != std::string::npos);
 }
 
