@@ -13,7 +13,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kLateLimit_s = 0.06, kDrainLimit_s = 1, kDrainFactor = 4, kEndLimit_s = 5;
-constexpr int kMostLateRounds = 2;
+constexpr int kMostLateRounds = 2, kLeastPauses = 2, kMostPauses = 8;
+constexpr double kBetweenPauses_us = 300;
+constexpr int kLeastAudits = 6, kMostAudits = 24;
 // A context with what torch keeps beside its allocator takes half a GiB.
 constexpr size_t kMostOutsidePool = size_t{2} << 30;
 
@@ -69,6 +71,23 @@ void GpuPythonJudgement::RefuseTakenMemory() {
   session_.StartReference();
 }
 
+// Within a batch of `calls`. On a busy machine a batch takes some times as long as the shortest before.
+std::vector<double> GpuPythonJudgement::DrawMoments(int calls) {
+  const double batch_us = candidate_us_ * calls;
+  const auto count = static_cast<size_t>(
+      std::clamp(batch_us / kBetweenPauses_us, double{kLeastPauses}, double{kMostPauses}));
+  std::vector<double> moments_us;
+  while (moments_us.size() < count)
+    moments_us.push_back(RandomUnit() * batch_us * static_cast<double>(1 << base_.random()() % 3));
+  std::sort(moments_us.begin(), moments_us.end());
+  return moments_us;
+}
+
+// On a busy machine a batch may end before the evaluator has a processor again: such audits find nothing and do not count.
+void GpuPythonJudgement::AuditEnough() {
+  for (int i = 0; audits_ < kLeastAudits && i < kMostAudits; ++i) Audit();
+}
+
 void GpuPythonJudgement::Audit() {
   PythonSide& side = *sides_.front();
   const int calls = std::uniform_int_distribution<int>(least_calls_, most_calls_)(base_.random());
@@ -76,20 +95,22 @@ void GpuPythonJudgement::Audit() {
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
   session_.Draw(slots);
   std::vector<char> changed(slots.size(), 0);
-  bool redraws = RandomUnit() < 0.5;  // else, and at the second pause, single elements change
+  bool redraws = RandomUnit() < 0.5;  // else, and at later pauses, single elements change
   const uint64_t since_us = OtherProcesses::NowUs();
   BatchPauses pauses;
-  pauses.moments_us = {RandomUnit() * candidate_us_ * calls, RandomUnit() * candidate_us_ * calls};
-  std::sort(pauses.moments_us.begin(), pauses.moments_us.end());
+  bool is_paused = false;
+  pauses.moments_us = DrawMoments(calls);
   pauses.on_pause = [&](double) {
+    is_paused = true;
     const size_t returned = std::min<size_t>(side.process().Returned(), slots.size());
     AwaitDrained(side, since_us, candidate_us_ * calls);
     const std::span<const uint16_t> finished = std::span(slots).first(returned);
     ComputeReference(finished);
     const bool is_located = session_.Take(side, finished, returned).empty();
     for (size_t call = 0; call < returned; ++call) {
-      if (!is_located || !checker_.AgainstReference(slots[call]).ok)
-        End(side, Refused{"deferred work: a call that had returned had not finished its outputs"});
+      if (is_located && checker_.AgainstReference(slots[call]).ok) continue;
+      if (changed[call]) End(side, Refused{kWorkedAhead});
+      End(side, Refused{"deferred work: a call that had returned had not finished its outputs"});
     }
     if (returned + 1 >= slots.size()) return;
     // The call that follows may be under way.
@@ -100,6 +121,7 @@ void GpuPythonJudgement::Audit() {
     std::fill(changed.begin() + static_cast<std::ptrdiff_t>(returned) + 1, changed.end(), 1);
   };
   RunSide(side, slots, "measure", pauses);
+  audits_ += is_paused;
   ComputeReference(slots);
   CheckOutputs(side, slots, slots.size(), changed);
 }

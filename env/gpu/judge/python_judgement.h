@@ -28,6 +28,9 @@ class GpuPythonJudgement {
   JudgeResult Run();
 
  private:
+  static constexpr const char* kWorkedAhead =
+      "worked ahead: a call answered its inputs as they were before it began";
+
   void Phase(const std::string& name) const {
     if (request_.on_phase) request_.on_phase(name);
   }
@@ -68,7 +71,9 @@ class GpuPythonJudgement {
   Measured Screen();
   RoundTimes TimedRound(int process, int pair, const std::string& phase);
   void SingleCall();
+  std::vector<double> DrawMoments(int calls);
   void Audit();
+  void AuditEnough();
   void Sequential();
   std::vector<RoundTimes> Fixed();
   std::vector<RoundTimes> MeasureUndisturbed();
@@ -89,6 +94,7 @@ class GpuPythonJudgement {
   SequentialVerdicts verdicts_;
   std::vector<double> singles_us_, in_batch_us_, reference_singles_us_, reference_in_batch_us_;
   int least_calls_ = 1, most_calls_ = 1, late_rounds_ = 0;
+  int audits_ = 0;  // in which the batch was paused
   double candidate_us_ = 0, round_s_ = 0.05;
   double candidate_s_ = 0;  // all batches of the candidate
   std::chrono::steady_clock::time_point begin_, measuring_;

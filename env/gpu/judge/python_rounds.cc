@@ -81,8 +81,7 @@ void GpuPythonJudgement::CheckOutputs(const PythonSide& side, std::span<const ui
   for (size_t call = 0; call < calls; ++call) {
     const CheckResult check = checker_.AgainstReference(slots[call]);
     if (check.ok) continue;
-    if (!changed.empty() && changed[call])
-      End(side, Refused{"worked ahead: a call answered its inputs as they were before it began"});
+    if (!changed.empty() && changed[call]) End(side, Refused{kWorkedAhead});
     End(side, WrongTimedAnswer(check));
   }
 }
@@ -185,7 +184,7 @@ std::vector<RoundTimes> GpuPythonJudgement::Fixed() {
   std::vector<RoundTimes> rounds;
   for (int pair = 0; pair < pairs; ++pair)
     rounds.push_back(TimedRound(1, pair, request_.confirm ? "confirm" : "fixed"));
-  Audit();
+  AuditEnough();
   while (most_calls_ >= kLeastCallsForSingles && singles_us_.size() < kLeastSingles) SingleCall();
   const auto moved = [](const RoundTimes& round) { return !round.same_clock; };
   // Where the clock of the device changes in most pairs, all pairs count.
@@ -211,7 +210,7 @@ std::vector<RoundTimes> GpuPythonJudgement::MeasureUndisturbed() {
     for (std::vector<double>* times :
          {&singles_us_, &in_batch_us_, &reference_singles_us_, &reference_in_batch_us_})
       times->clear();
-    late_rounds_ = 0;
+    late_rounds_ = audits_ = 0;
     session_.RenewBatchCost();
     if (!request_.confirm) Sequential();
     std::vector<RoundTimes> rounds = Fixed();
@@ -228,10 +227,12 @@ std::vector<RoundTimes> GpuPythonJudgement::MeasureUndisturbed() {
 // Why the latest measurement shows calls that share work; empty where it does not.
 std::string GpuPythonJudgement::SharedWork() const {
   if (singles_us_.size() < kLeastSingles || in_batch_us_.empty()) return "";
-  const double alone_us = Median(singles_us_), in_batch_us = Median(in_batch_us_);
+  // A busy machine makes single calls late, some much: the least of them is nearest to a call's work.
+  const double alone_us = std::ranges::min(singles_us_), in_batch_us = Median(in_batch_us_);
   if (in_batch_us >= kLeastShareOfSingle * kSingleMargin * alone_us) return "";
   // What a call alone waits for beside its work is seen at the reference.
-  const double waits_us = std::max(0.0, Median(reference_singles_us_) - Median(reference_in_batch_us_));
+  const double waits_us =
+      std::max(0.0, std::ranges::min(reference_singles_us_) - Median(reference_in_batch_us_));
   if (alone_us - in_batch_us <= kMostWaits * waits_us + kSingleSlack_us) return "";
   return fmt::format(
       "shared work: a call takes {:.1f} us among others and {:.1f} us alone; each call must do its own work",
