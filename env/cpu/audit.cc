@@ -1,5 +1,7 @@
 #include "env/cpu/audit.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "env/process/runner_protocol.h"
@@ -31,7 +33,7 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random) {
 }
 
 Audit::Audit(Session& session, const BatchProcess& process, const OutputMemory& outputs,
-             std::span<const uint16_t> slots, const AuditPlan& plan)
+             std::span<const uint16_t> slots, const AuditPlan& plan, const BatchProcess* start)
     : session_(session),
       process_(process),
       outputs_(outputs),
@@ -39,11 +41,15 @@ Audit::Audit(Session& session, const BatchProcess& process, const OutputMemory& 
       plan_(plan),
       final_(session, outputs, slots),
       changed_(slots.size()),
-      marks_work_(DoMarksWork()),
+      marks_work_(DoMarksWork(start)),
       cpu_begin_s_(process.CpuSeconds()) {}
 
-// Nobody has touched anything since the marks were removed: the process is stopped.
-bool Audit::DoMarksWork() const {
+// Nobody has touched anything since the marks were removed: the processes are stopped. Last those of the audited process,
+// which has the marks that the kernel has taken over from the others until then.
+bool Audit::DoMarksWork(const BatchProcess* start) const {
+  BatchProcess::ForgetTouchedBy(getpid());
+  session_.reference_process().ForgetTouched();
+  if (start != nullptr) start->ForgetTouched();
   if (!process_.ForgetTouched()) return false;
   const auto parts = process_.TouchedInputs();
   return parts &&
@@ -110,6 +116,9 @@ void Audit::OnPause(double ran_us) {
     changed_[call] = true;
   }
   if (returned + 1 < slots_.size()) session_.RestoreInOuts(outputs_, slots_.subspan(returned + 1));
+  // What was changed here was not read by the process.
+  if (marks_work_ && pauses_ < static_cast<int>(plan_.moments_us.size()))
+    BatchProcess::ForgetTouchedBy(getpid());
 }
 
 }  // namespace kevin

@@ -34,6 +34,8 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random);
 //     answer its inputs as they are now has worked ahead. One that notices and computes again takes longer
 //     than without changes (AuditedPace).
 //   - inputs of calls that have not begun may not have been read, by the marks in the page table of the process.
+//     Whoever else maps the inputs has no marks either while the batch runs: theirs would become its own when the
+//     kernel's memory management ages a page.
 //     This needs no clock: a kernel that is only a few calls ahead loses little when it computes again. Each input of
 //     each slot is mapped on its own, behind pages of zeros (inputs_apart.h), so that neither a processor that
 //     guesses nor a kernel that prefetches touches a neighbour.
@@ -41,8 +43,10 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random);
 // The time of the batch is not used otherwise. Needs a stopped process.
 class Audit {
  public:
+  // Removes the marks of `process`, of this process, of the session's reference and of `start`, the kernel that it is
+  // compared with, if there is one.
   Audit(Session& session, const BatchProcess& process, const OutputMemory& outputs,
-        std::span<const uint16_t> slots, const AuditPlan& plan);
+        std::span<const uint16_t> slots, const AuditPlan& plan, const BatchProcess* start = nullptr);
 
   // For BatchProcess::RunBatch. Valid as long as this object.
   BatchPauses Pauses();
@@ -68,7 +72,7 @@ class Audit {
  private:
   void OnPause(double ran_us);
   bool WasReadAhead(size_t begun) const;
-  bool DoMarksWork() const;
+  bool DoMarksWork(const BatchProcess* start) const;
 
   Session& session_;
   const BatchProcess& process_;

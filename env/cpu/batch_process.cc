@@ -317,8 +317,8 @@ std::optional<std::vector<BatchProcess::TouchedPart>> BatchProcess::TouchedInput
   return parts;
 }
 
-bool BatchProcess::ForgetTouched() const {
-  std::ofstream marks("/proc/" + std::to_string(waiting_.process.pid()) + "/clear_refs");
+bool BatchProcess::ForgetTouchedBy(pid_t pid) {
+  std::ofstream marks("/proc/" + std::to_string(pid) + "/clear_refs");
   marks << "1";
   return static_cast<bool>(marks.flush());
 }

@@ -105,7 +105,11 @@ class BatchProcess {
     bool is_output = false;  // of the memory of the outputs, which has the input-outputs
   };
   std::optional<std::vector<TouchedPart>> TouchedInputs() const;
-  bool ForgetTouched() const;  // false: this machine cannot
+  // Removes the marks. False: this machine cannot.
+  bool ForgetTouched() const { return ForgetTouchedBy(pid()); }
+  // A page that another process, or this one, has touched counts as touched by each process that maps it, once the kernel's
+  // memory management has aged it (DAMON, reclaim). So marks are removed from the others first.
+  static bool ForgetTouchedBy(pid_t pid);
   // CPU time of all its threads since it started. The process must be stopped. The last thread reports that it has
   // stopped a few microseconds before it leaves its processor, and its time is added only then: this waits for it.
   double CpuSeconds() const;

@@ -77,10 +77,11 @@ class CpuJudgement {
     double ran_us = 0, lag = 0;
     bool happened = false, read_ahead = false;
   };
-  bool AuditRound(TimedProcess& process);  // false: batches of one call need no audit
-  void VisitAllSlots(TimedProcess& process);
+  bool AuditRound(const Processes& processes);  // false: batches of one call need no audit
+  void VisitAllSlots(const Processes& processes);
+  void VisitAllSlotsOfReference();
   void AuditNowAndThen(const Processes& processes);
-  AuditedBatch AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan);
+  AuditedBatch AuditBatch(const Processes& processes, int calls, const AuditPlan& plan);
   bool BeginsSuspicion();
   void RefuseWorkAhead() const;
   void CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots);

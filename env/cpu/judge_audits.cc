@@ -19,39 +19,51 @@ constexpr double kQuietShare =
 }  // namespace
 
 // Two batches with the same pauses, in random order: only the inputs of one change.
-bool CpuJudgement::AuditRound(TimedProcess& process) {
+bool CpuJudgement::AuditRound(const Processes& processes) {
   const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
   if (calls < 2) return false;
   const double usual_us = (timed_us_.empty() ? candidate_us_ : Median(timed_us_)) * calls;
   AuditPlan plan = DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.random());
   plan.changes = session_.random()() % 2 == 0;
-  const AuditedBatch first = AuditBatch(process, calls, plan);
+  const AuditedBatch first = AuditBatch(processes, calls, plan);
   plan.changes = !plan.changes;
-  const AuditedBatch second = AuditBatch(process, calls, plan);
+  const AuditedBatch second = AuditBatch(processes, calls, plan);
   const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
   pace_.AddMarks(changed.read_ahead || same.read_ahead);
   if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
+  VisitAllSlotsOfReference();
   return true;
 }
 
 void CpuJudgement::AuditNowAndThen(const Processes& processes) {
   std::bernoulli_distribution comes_next(is_suspected_ ? kAuditShareIfSuspicious : kAuditShare);
-  while (comes_next(session_.random()) && AuditRound(*processes.candidate)) {
+  while (comes_next(session_.random()) && AuditRound(processes)) {
     ++audits_;
-    VisitAllSlots(*processes.candidate);
+    VisitAllSlots(processes);
   }
 }
 
-// An audit removes the marks of accesses from every page of its process. The processor sets a mark at the next access,
-// which takes longer than to read the page (16 MiB: 1.45 ms instead of 0.5 ms). The other processes have theirs.
-void CpuJudgement::VisitAllSlots(TimedProcess& process) {
+// An audit removes the marks of accesses from every page of all processes. The processor sets a mark at the next access,
+// which takes longer than to read the page (16 MiB: 1.45 ms instead of 0.5 ms).
+void CpuJudgement::VisitAllSlots(const Processes& processes) {
   const std::vector<uint16_t> slots = session_.DrawSlots(session_.slots());
   Fill(slots);
-  RunCandidate(process, slots, "measure");
-  CheckGuards(process, slots);
+  RunCandidate(*processes.candidate, slots, "measure");
+  CheckGuards(*processes.candidate, slots);
+  if (processes.start) processes.start->Run(slots, "measure");
 }
 
-CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(TimedProcess& process, int calls, const AuditPlan& plan) {
+// After each audit: unlike the others this process stays until the end.
+void CpuJudgement::VisitAllSlotsOfReference() {
+  const std::vector<uint16_t> slots = session_.DrawSlots(session_.slots());
+  session_.RestoreReference(slots);
+  RunReference(slots);
+  PublishReference();
+}
+
+CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(const Processes& processes, int calls,
+                                                    const AuditPlan& plan) {
+  TimedProcess& process = *processes.candidate;
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
   Fill(slots);
   double reference_us = 0;
@@ -61,7 +73,8 @@ CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(TimedProcess& process, int c
     FlushCaches(session_.options().threads);
     reference_us += RunReference(slots);
   }
-  Audit audit(session_, process.process(), process.outputs(), slots, plan);
+  Audit audit(session_, process.process(), process.outputs(), slots, plan,
+              processes.start ? &processes.start->process() : nullptr);
   FlushCaches(session_.options().threads);
   RunCandidate(process, slots, "measure", audit.Pauses());
   audit.AfterBatch();

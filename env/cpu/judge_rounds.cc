@@ -180,7 +180,7 @@ void CpuJudgement::Sequential(Processes processes) {
   for (;;) {
     plan.begin = Clock::now();
     verdicts_ = RunSequentialTest(plan, round, start_process);
-    AuditRound(*processes.candidate);
+    AuditRound(processes);
     is_disturbed |= IsDisturbed(*processes.candidate);
     if (!is_disturbed) return;
     std::erase_if(result_.samples, [](const Sample& sample) { return sample.phase == "sequential"; });
@@ -206,7 +206,7 @@ std::vector<RoundTimes> CpuJudgement::FixedRounds(const Processes& processes, in
     AuditNowAndThen(processes);
     times.push_back(TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
   }
-  AuditRound(*processes.candidate);  // an audited process is never safe from a further audit
+  AuditRound(processes);  // an audited process is never safe from a further audit
   return times;
 }
 

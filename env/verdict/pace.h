@@ -24,8 +24,8 @@ class Pace {
   static constexpr double kMaxExcess = 0.15;
   // A suspicion is no proof: it is put to as many new audits, which alone decide.
   static constexpr int kAuditsIfSuspicious = 16;
-  // Of these, and as large a part of more. The kernel's own memory management marks pages now and then (DAMON, when it ages
-  // a page that the evaluator wrote): a kernel that works ahead is seen in most audits.
+  // Of these, and as large a part of more: single marks may have a cause outside of the kernel, which is seen in most audits
+  // if it works ahead.
   static constexpr int kMaxReadAhead = 3;
 
   void Add(const AuditedPace& audit);

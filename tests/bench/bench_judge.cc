@@ -1,6 +1,7 @@
 // bench_judge: what a verdict costs on a CPU. Prints
 //   width    for several plans of pairs: seconds of an evaluation, turns an hour, half-width of the 99 % interval;
-//   cost     microseconds of each step of a round of pairs and of each defence (env/verdict/README.md).
+//   cost     microseconds of each step of a round of pairs and of each defence (env/verdict/README.md);
+//   marks    audits of a correct kernel on small tensors that seem to show inputs read ahead.
 // The judge runs in this process. Other programs widen intervals: say the load with each figure.
 
 #include <fcntl.h>
@@ -38,7 +39,8 @@ struct Subject {
   const char* problem;
   const char* expression;
 };
-constexpr Subject kSubjects[] = {{"level1/19", "x[i] > 0 ? x[i] : 0"},
+constexpr const char* kRelu = "x[i] > 0 ? x[i] : 0";
+constexpr Subject kSubjects[] = {{"level1/19", kRelu},
                                  {"level1/30", "x[i] / (1 + std::fabs(x[i]))"},
                                  {"level1/32", "x[i] < -1 ? -1 : x[i] > 1 ? 1 : x[i]"}};
 
@@ -60,10 +62,10 @@ struct Prepared {
   double compile_s = 0;
 };
 
-Prepared Prepare(const ProblemSet& problems, const Subject& subject) {
+Prepared Prepare(const Problem& problem, const std::string& expression) {
   const EnvironmentOptions environment = EnvironmentOptionsFor(0, "full");
   SessionOptions options;
-  options.problem = problems.Find(subject.problem);
+  options.problem = problem;
   options.threads = UsableCpus();
   options.namespaces = NamespacesAvailable();
   options.evaluator_path = RequireProgram(environment.program_directory, "kevin-evaluator");
@@ -75,7 +77,7 @@ Prepared Prepare(const ProblemSet& problems, const Subject& subject) {
   compile.namespaces = options.namespaces;
   const auto start = Clock::now();
   prepared.compiled =
-      CompileCpp(FindCompiler(), AtSize(options.problem, options.size), Kernel(subject.expression), compile);
+      CompileCpp(FindCompiler(), AtSize(options.problem, options.size), Kernel(expression), compile);
   prepared.compile_s = SecondsSince(start);
   if (prepared.compiled.library.empty()) throw Error(ExitCode::kBroken, prepared.compiled.log);
   prepared.session = std::make_unique<Session>(std::move(options));
@@ -201,6 +203,62 @@ void Cost(Session& session, const Fd& library, int repeats) {
   });
 }
 
+// --- Marks ---
+
+// Tensors of one page to 64 KiB: the kernel's memory management marks pages now and then.
+constexpr const char* kSmallTensors = R"(id = "bench/1"
+name = "ReLU of small tensors"
+families = ["elementwise"]
+reference = '''
+def forward(x):
+    return torch.relu(x)
+'''
+
+[sizes.small]
+B = {}
+N = 256
+
+[[inputs]]
+name = "x"
+shape = ["B", "N"]
+
+[[outputs]]
+name = "out"
+shape = ["B", "N"]
+
+[cost]
+flops = "B*N"
+bytes = "8*B*N"
+min_flops = 0
+min_bytes = "8*B*N"
+)";
+
+void Marks(const Prepared& one, int repeats) {
+  Session& session = *one.session;
+  TimedProcess process(session, "candidate", one.library.get(), session.CandidateOutputs());
+  OutputMemory& outputs = session.CandidateOutputs();
+  int happened = 0, marked = 0;
+  std::vector<double> times_us;
+  for (int i = 0; i < repeats; ++i) {
+    const std::vector<uint16_t> slots = session.DrawSlots(session.slots());
+    const auto start = Clock::now();
+    session.FillInputs(slots);
+    session.PoisonOutputs(outputs, slots);
+    session.RestoreReference(slots);
+    double reference_us = 0;
+    session.reference_process().RunBatch(slots, 60, &reference_us);
+    const double usual_us = session.reference_us() * static_cast<double>(slots.size());
+    const AuditPlan plan = DrawAuditPlan(usual_us, slots.size(), session.random());
+    Audit audit(session, process.process(), outputs, slots, plan);
+    process.Run(slots, "measure", audit.Pauses());
+    audit.AfterBatch();
+    happened += audit.Happened(), marked += audit.ReadAhead();
+    times_us.push_back(SecondsSince(start) * 1e6);
+  }
+  fmt::print("marks: {} KiB a tensor: {} of {} audits marked, {:.0f} us an audit\n",
+             session.sized().inputs[0].bytes / 1024, marked, happened, Median(times_us));
+}
+
 }  // namespace
 }  // namespace kevin
 
@@ -211,14 +269,22 @@ int main(int argc, char** argv) {
   app.add_option("--repeats", repeats, "Evaluations of each kind, or measurements of each step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--part", part, "width or cost; both by default")->check(CLI::IsMember({"width", "cost"}));
+  app.add_option("--part", part, "width, cost or marks; the first two by default")
+      ->check(CLI::IsMember({"width", "cost", "marks"}));
   CLI11_PARSE(app, argc, argv);
   try {
     kevin::InstallCachingAllocator(nullptr, 0);  // as the evaluator does
+    if (part == "marks") {
+      for (const int rows : {4, 16, 64}) {
+        const std::string text = fmt::format(kevin::kSmallTensors, rows);
+        kevin::Marks(kevin::Prepare(kevin::ParseProblem(text, "bench.toml"), kevin::kRelu), repeats);
+      }
+      return 0;
+    }
     const kevin::ProblemSet problems(kevin::ProblemSet::DefaultDirectory());
     std::vector<kevin::Prepared> prepared;
     for (const kevin::Subject& subject : kevin::kSubjects)
-      prepared.push_back(kevin::Prepare(problems, subject));
+      prepared.push_back(kevin::Prepare(problems.Find(subject.problem), subject.expression));
     if (part != "width") {
       for (const kevin::Prepared& one : prepared) kevin::Cost(*one.session, one.library, repeats);
     }

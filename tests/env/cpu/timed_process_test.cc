@@ -178,6 +178,68 @@ TEST_CASE("an audit sees deferred work, and changes the inputs of calls that hav
   }
 }
 
+// What a process has touched counts as touched by each process that maps it, once the kernel takes over its marks: when it
+// ages a page, and also when the process gives the page back, as here.
+TEST_CASE("what others have touched is not read ahead, whenever the kernel takes over their marks") {
+  const std::string sleeps_at_first = R"(#include <unistd.h>
+extern "C" void launch(const float* x, float* out) {
+  static bool is_first = true;
+  if (is_first) usleep(300000);
+  is_first = false;
+  for (long i = 0; i < B * N; ++i) out[i] = x[i] > 0 ? x[i] : 0;
+}
+)";
+  const Fd library = Library(sleeps_at_first), of_start = Library(kRelu);
+  Session& session = SharedSession();
+  REQUIRE(session.slots() >= 4);
+  enum class Toucher { kUs, kUsWhilePaused, kStart };
+  for (const Toucher toucher : {Toucher::kUs, Toucher::kUsWhilePaused, Toucher::kStart}) {
+    for (const bool is_forgotten : {true, false}) {
+      CAPTURE(static_cast<int>(toucher), is_forgotten);
+      TimedProcess process(session, "candidate", library.get(), session.CandidateOutputs());
+      std::unique_ptr<TimedProcess> start;
+      if (toucher == Toucher::kStart)
+        start = std::make_unique<TimedProcess>(session, "start", of_start.get(), session.StartOutputs());
+      const std::vector<uint16_t> slots = session.DrawSlots(4);
+      session.FillInputs(slots);
+      session.PoisonOutputs(session.CandidateOutputs(), slots);
+      // The input of the last call once more, in this process. With no bytes mremap leaves the first mapping.
+      const TensorView input = session.Inputs(slots[3])[0];
+      const auto bytes = static_cast<size_t>(session.sized().inputs[0].bytes);
+      void* again = mremap(input.data, 0, bytes, MREMAP_MAYMOVE);
+      REQUIRE(again != MAP_FAILED);
+      const auto touch = [&] {
+        for (size_t at = 0; at < bytes; at += 4096) static_cast<volatile char*>(again)[at];
+      };
+      const auto touch_before_batch = [&] {
+        if (toucher == Toucher::kUs) touch();
+        if (start) start->Run(slots, "verify");
+      };
+      if (is_forgotten) touch_before_batch();
+      AuditPlan plan;
+      plan.moments_us = {20000, 40000};
+      plan.changes = false;
+      Audit audit(session, process.process(), process.outputs(), slots, plan,
+                  start ? &start->process() : nullptr);
+      if (!is_forgotten) touch_before_batch();
+      BatchPauses pauses = audit.Pauses();
+      int paused = 0;
+      const int unmapped_at = toucher == Toucher::kUsWhilePaused ? 2 : 1;
+      const auto look = pauses.on_pause;
+      pauses.on_pause = [&](double ran_us) {
+        if (++paused == unmapped_at) munmap(again, bytes), start.reset();
+        if (paused == 1 && toucher == Toucher::kUsWhilePaused && is_forgotten) touch();
+        look(ran_us);
+        if (paused == 1 && toucher == Toucher::kUsWhilePaused && !is_forgotten) touch();
+      };
+      process.Run(slots, "verify", pauses);
+      audit.AfterBatch();
+      REQUIRE(paused == 2);
+      CHECK(audit.ReadAhead() == !is_forgotten);
+    }
+  }
+}
+
 TEST_CASE("what is drawn for one candidate is drawn for no other") {
   const Fd library = Library(kRelu);
   const auto judge = [&] {
