@@ -213,6 +213,7 @@ TEST_CASE("kinds in Python see the problem as a Python module") {
   const std::string on_gpu = AsText(BuildMessages(f.context, {}));
   CHECK(Has(on_gpu, "cuda_sources=cuda_source"));
   CHECK_FALSE(Has(on_gpu, "at least 90 %"));
+  CHECK(Has(on_gpu, "`# stage NAME`"));
   CHECK_FALSE(Has(on_gpu, "There is no GPU"));
   const std::string later = AsText(BuildMessages(f.context, {Turn(1, "wrong", {}, "Fused.")}));
   CHECK(Has(later, "### Turn 1\n\n```python\n"));
