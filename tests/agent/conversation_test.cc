@@ -209,6 +209,14 @@ TEST_CASE("kinds in Python see the problem as a Python module") {
   CHECK(Has(on_cpu, "at least 90 % of the time"));
   CHECK_FALSE(Has(on_cpu, "cuda_sources"));
   CHECK_FALSE(Has(on_cpu, "```modelnew"));
+  Problem lenient = problem;
+  const SizedProblem lenient_sized = AtSize(lenient, "small");
+  f.context.problem = &lenient_sized;
+  lenient.least_own_share = 0.5;
+  CHECK(Has(AsText(BuildMessages(f.context, {})), "at least 50 % of the time"));
+  lenient.least_own_share = 0;
+  CHECK_FALSE(Has(AsText(BuildMessages(f.context, {})), "Your own kernels must do the work"));
+  f.context.problem = &sized;
   f.context.on_gpu = true, f.context.own_kernels = false;
   const std::string on_gpu = AsText(BuildMessages(f.context, {}));
   CHECK(Has(on_gpu, "cuda_sources=cuda_source"));
