@@ -182,6 +182,30 @@ TEST_CASE(
   CHECK(failed.failure.find("ValueError: no such width") != std::string::npos);
 }
 
+TEST_CASE("a Triton kernel that does not compile for a GPU is told with the compiler's words and lines") {
+  // As a launch on sm_90 compiles it: there is no GPU to launch it on.
+  const auto with_block = [](const std::string& block) {
+    return "import torch\nimport triton\nimport triton.language as tl\nfrom triton.backends.compiler import GPUTarget\n"
+           "from triton.compiler import ASTSource\n\n\n@triton.jit\ndef relu(x, out, BLOCK: tl.constexpr):\n"
+           "    at = tl.arange(0, BLOCK)\n    tl.store(out + at, tl.maximum(tl.load(x + at), 0))\n\n\n"
+           "def launch(x, out):\n    source = ASTSource(relu, {'x': '*fp32', 'out': '*fp32', 'BLOCK': 'constexpr'}, "
+           "{'BLOCK': " +
+           block +
+           "})\n    triton.compile(source, target=GPUTarget('cuda', 90, 32))\n"
+           "    out.copy_(torch.relu(x))\n";
+  };
+  const JudgeResult fails = Judged(with_block("100"), {.kind = "triton", .verify_only = true});
+  REQUIRE(std::holds_alternative<Crashed>(fails.outcome));
+  const std::string reason = std::get<Crashed>(fails.outcome).message;
+  INFO(reason);
+  CHECK(reason.find("line 16 (launch): CompilationError: at 2:9:") == 0);
+  CHECK(reason.find("    at = tl.arange(0, BLOCK)\n         ^\narange's range must be a power of 2") !=
+        std::string::npos);
+  const JudgeResult compiles = Judged(with_block("128"), {.kind = "triton", .verify_only = true});
+  INFO(OutcomeReason(compiles.outcome));
+  CHECK(std::holds_alternative<Measured>(compiles.outcome));
+}
+
 TEST_CASE("workers that have ended are no processes of Kevin's any more") {
   GpuPythonSession& session = ShortCalls();
   const auto processes = [&] {
