@@ -185,7 +185,8 @@ std::string Rules(const ConversationContext& context) {
   if (context.kind == "modelnew") {
     for (const char* name : {"signature", "symbols", "one_shape", "block", "alignment"}) values.erase(name);
     values["threads"] = fmt::format("{}", context.threads);
-    values["own_kernels"] = context.own_kernels ? "yes" : "";
+    const double least = sized.problem->least_own_share;
+    values["own_kernels"] = context.own_kernels && least > 0 ? fmt::format("{:.3g} %", least * 100) : "";
   }
   return Render(PromptOf(context, "rules"), values);
 }

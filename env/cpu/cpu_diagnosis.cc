@@ -11,7 +11,6 @@
 #include "env/diagnosis/vector_report.h"
 #include "env/process/files.h"
 #include "env/process/machine.h"
-#include "env/python/python_kind.h"
 
 namespace kevin {
 namespace {
@@ -58,22 +57,6 @@ std::optional<Diagnosis> DiagnoseOnCpu(const SizedProblem& sized, const std::str
   found.loop = FindHotLoop(DisassembledLibrary(parts.compiler, compile, work), run.addresses,
                            found.where.samples, kCandidateFileName, lines);
   if (found.loop) AddNotes(ReadVectorReport(build.vector_report, kCandidateFileName, lines), &*found.loop);
-  found.seconds = SecondsSince(start);
-  return std::move(found);
-}
-
-std::optional<Diagnosis> DiagnoseStagesInPython(const std::filesystem::path& bundle,
-                                                const std::vector<std::string>& names,
-                                                const CpuDiagnosisParts& parts) {
-  const auto start = std::chrono::steady_clock::now();
-  const WorkFolder temporary(BundleFolder(parts.compile.cache_directory), "diagnose");
-  const std::filesystem::path marked = temporary.path() / kLibraryFileName;
-  if (!CopyBundleWithStages(bundle, names, marked)) return std::nullopt;
-  DiagnosisRun run = DiagnosisRunFromJson(parts.run(marked));
-  if (!run.failure.empty()) return std::nullopt;
-  Diagnosis& found = run.found;
-  found.stages = ReadStageTimes(run.log, names);
-  if (found.stages.empty()) found.stage_problem = "no call of `forward` reached the end of its timer";
   found.seconds = SecondsSince(start);
   return std::move(found);
 }

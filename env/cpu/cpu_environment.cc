@@ -251,7 +251,7 @@ std::optional<Diagnosis> CpuEnvironmentImpl::Diagnose(const Problem& problem, co
   if (!is_python) return DiagnoseOnCpu(sized, candidate.source, parts);
   const Compiled compiled = Compile(sized, candidate, options);  // from the cache
   if (compiled.library.empty()) return std::nullopt;
-  return DiagnoseStagesInPython(compiled.library, stages, parts);
+  return DiagnoseStagesInPython(compiled.library, stages, options_.cache_directory, parts.run);
 }
 
 Evaluation CpuEnvironmentImpl::EvaluateShape(const Problem& problem, const Candidate& candidate,

@@ -104,6 +104,8 @@ void CpuJudgement::CheckOwnShare(TimedProcess& process) {
   Fill(slots);
   const OwnShare share = MeasureOwnShare(session_, process, slots, request_.kernel_form);
   result_.own_share = share.Value();
+  const Problem& problem = *session_.sized().problem;
+  if (problem.least_own_share == 0) return;
   if (share.moments == 0 && share.unreadable > 0)
     throw Error(
         ExitCode::kMachine,
@@ -112,20 +114,20 @@ void CpuJudgement::CheckOwnShare(TimedProcess& process) {
         "use --rules open or kernelbench");
   if (share.all == 0)
     throw Ended{Refused{fmt::format(
-        "kernels of its own must do {:.0f} % of the work, and at none of {} moments a thread computed: it waits "
+        "kernels of its own must do {:.3g} % of the work, and at none of {} moments a thread computed: it waits "
         "(--rules open permits that)",
-        kLeastOwnShare * 100, share.moments)}};
+        problem.least_own_share * 100, share.moments)}};
   if (!result_.own_share)
     throw Ended{Refused{fmt::format(
-        "kernels of its own must do {:.0f} % of the work, and at {} of {} moments its threads were in a kernel: Python "
+        "kernels of its own must do {:.3g} % of the work, and at {} of {} moments its threads were in a kernel: Python "
         "itself takes the time (--rules open permits that)",
-        kLeastOwnShare * 100, share.own + share.library, share.all)}};
-  if (*result_.own_share >= kLeastOwnShare) return;
+        problem.least_own_share * 100, share.own + share.library, share.all)}};
+  if (*result_.own_share >= problem.least_own_share) return;
   const std::string libraries = share.Libraries();
   throw Ended{Refused{fmt::format(
-      "kernels of its own do {:.0f} % of the work, and the rules `kevin` ask for {:.0f} %: the rest is done by "
+      "kernels of its own do {:.0f} % of the work, and {}: the rest is done by "
       "libraries{} (--rules open permits that)",
-      *result_.own_share * 100, kLeastOwnShare * 100, libraries.empty() ? "" : ": " + libraries)}};
+      *result_.own_share * 100, AskedOwnShare(problem), libraries.empty() ? "" : ": " + libraries)}};
 }
 
 void CpuJudgement::VerifyOnce(TimedProcess& process, int calls) {

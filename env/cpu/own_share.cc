@@ -58,11 +58,11 @@ OwnShare CountOwnShare(const ThreadSamples& samples, KernelForm form) {
   return share;
 }
 
-bool IsShareOpen(const OwnShare& share) {
+bool IsShareOpen(const OwnShare& share, double least) {
   const int seen = share.own + share.library;
   if (seen < kLeastSeen) return true;
-  const double error = std::sqrt(kLeastOwnShare * (1 - kLeastOwnShare) / seen);
-  return std::abs(*share.Value() - kLeastOwnShare) < kStandardErrors * error;
+  const double error = std::sqrt(least * (1 - least) / seen);
+  return std::abs(*share.Value() - least) < kStandardErrors * error;
 }
 
 OwnShare MeasureOwnShare(Session& session, TimedProcess& process, std::span<const uint16_t> slots,
@@ -76,7 +76,8 @@ OwnShare MeasureOwnShare(Session& session, TimedProcess& process, std::span<cons
   const auto is_enough = [&] {
     const int seen = share.own + share.library;
     if (seen >= kMostSeen || used_us >= kLongest_us) return true;
-    if (!IsShareOpen(share)) return seen >= kEnough || used_us >= kUsual_us;
+    if (!IsShareOpen(share, session.sized().problem->least_own_share))
+      return seen >= kEnough || used_us >= kUsual_us;
     return false;
   };
   for (int batch = 0; batch < kMostBatches && !is_enough(); ++batch) {

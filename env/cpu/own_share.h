@@ -32,11 +32,11 @@ struct OwnShare {
 };
 
 OwnShare CountOwnShare(const ThreadSamples& samples, KernelForm form);
-// Whether more samples could move the share to the other side of kLeastOwnShare: it lies within two standard errors, or
-// there are too few.
-bool IsShareOpen(const OwnShare& share);
+// Whether more samples could move the share to the other side of `least`: it lies within two standard errors, or there are
+// too few.
+bool IsShareOpen(const OwnShare& share, double least);
 
-// Runs batches of these slots for 0.8 s, and for 5 s at most while the share is open.
+// Runs batches of these slots for 0.8 s, and for 5 s at most while the share is open beside Problem::least_own_share.
 OwnShare MeasureOwnShare(Session& session, TimedProcess& process, std::span<const uint16_t> slots,
                          KernelForm form);
 

@@ -5,7 +5,7 @@
 //     // stage pack
 //     // stage multiply
 //
-// (`#` in kind `modelnew`, on a CPU). In a verdict the marks are comments. In a diagnosis they become calls of a timer: the
+// (`#` in Python). In a verdict the marks are comments. In a diagnosis they become calls of a timer: the
 // time from one mark to the next, or to the end of `launch` or `forward`, belongs to the stage, in the thread that called
 // it. Pure; any thread.
 

@@ -313,7 +313,7 @@ void DeviceEnvironment::AddCeilings(const std::atomic<bool>* stop, Evaluation* e
 
 std::optional<Diagnosis> DeviceEnvironment::Diagnose(const Problem& problem, const Candidate& candidate,
                                                      const EvaluateOptions& options) {
-  if (IsPython(candidate.kind)) return std::nullopt;
+  if (IsPython(candidate.kind)) return python_.Diagnose(problem, candidate, options);
   if (options.on_phase) options.on_phase("diagnose");
   const auto start = Clock::now();
   const GpuBuild built = builder_.Build(AtSize(problem, options.workload.size), candidate);  // from the cache

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "env/diagnosis/stages.h"
 #include "env/error.h"
 #include "env/gpu/judge/gpu_evaluator.h"
 #include "env/process/machine.h"
@@ -145,6 +146,25 @@ std::string GpuPython::Evaluate(const Problem& problem, const Candidate& candida
   const json result = evaluator_.AskOrThrow(request, options.on_phase, options.stop, &evaluation->wait_s);
   TakeJudgeResult(result, options_.environment.limits.max_log_bytes, evaluation);
   return evaluation->shared_gpu ? result.at("others").get<std::string>() : "";
+}
+
+std::optional<Diagnosis> GpuPython::Diagnose(const Problem& problem, const Candidate& candidate,
+                                             const EvaluateOptions& options) {
+  const std::vector<std::string> stages = StageNamesInPython(candidate.source);
+  if (stages.empty()) return std::nullopt;
+  if (options.on_phase) options.on_phase("diagnose");
+  const Compiled compiled = Build(candidate, options);  // from the cache
+  if (compiled.library.empty()) return std::nullopt;
+  json request = RequestOf("diagnose", problem, options.workload);
+  request["library"] = compiled.library.string();
+  request["call_timeout_s"] = options_.environment.limits.call_timeout_s;
+  request["examine_timeout_s"] = ExamineTimeout(candidate.source, options_.environment.limits);
+  return DiagnoseStagesInPython(compiled.library, stages, options_.environment.cache_directory,
+                                [&](const fs::path& marked) {
+                                  request["marked_library"] = marked.string();
+                                  double wait_s = 0;
+                                  return evaluator_.AskOrThrow(request, {}, options.stop, &wait_s);
+                                });
 }
 
 }  // namespace kevin

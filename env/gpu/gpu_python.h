@@ -37,6 +37,9 @@ class GpuPython {
   // for what the candidate did not cause.
   std::string Evaluate(const Problem& problem, const Candidate& candidate, const EvaluateOptions& options,
                        Evaluation* evaluation);
+  // The times of the stages that its text marks; nothing where it marks none, or its run fails. Throws Error like Evaluate.
+  std::optional<Diagnosis> Diagnose(const Problem& problem, const Candidate& candidate,
+                                    const EvaluateOptions& options);
   void ReleaseMemory() { evaluator_.TellIfStarted({{"command", "release"}}); }
 
  private:

@@ -80,6 +80,9 @@ struct ModuleOrigin {
 // parameters. Every size set defines the same symbols. At every size all dimensions are positive, nothing
 // overflows, min_flops <= flops, and min_bytes <= the bytes of all tensors. Scalar arguments and constants
 // are part of `reference`.
+// Problem::least_own_share, unless the problem says otherwise.
+inline constexpr double kLeastOwnShare = 0.9;
+
 struct Problem {
   std::string id;    // "level1/19"; in a user's own file any text
   std::string name;  // "ReLU"
@@ -108,6 +111,8 @@ struct Problem {
                                    // magnitude of the terms of each output element
   std::optional<int> extreme_dim;  // output 0 holds indices along this dim of input 0 ...
   bool extreme_is_max = true;      // ... of its maximum (minimum)
+  // Of candidates in Python under the rules `kevin`: the least share of the work that their own kernels do, 0 to 1. 0: any.
+  double least_own_share = kLeastOwnShare;
 
   std::string text;          // the content of the file
   std::string content_hash;  // SHA-256 of text without the table [model], hex; see env/problem/model_facts.h

@@ -360,7 +360,7 @@ class ProblemReader {
   }
 
   void ReadCheck(const TomlSection& check) {
-    check.CheckKeys({"reduction", "scale", "extreme_dim", "extreme_is_max"});
+    check.CheckKeys({"reduction", "scale", "extreme_dim", "extreme_is_max", "least_own_share"});
     if (check.Has("reduction")) problem_.reduction = ReadExpression(check, "reduction", 1);
     if (check.Has("scale")) {
       problem_.scale = check.String("scale");
@@ -370,6 +370,11 @@ class ProblemReader {
     problem_.extreme_is_max = check.Bool("extreme_is_max", true);
     if (check.Has("extreme_is_max") && !check.Has("extreme_dim")) {
       check.Fail("extreme_is_max", "has no effect without extreme_dim", "add extreme_dim or remove it");
+    }
+    problem_.least_own_share = check.Number("least_own_share", kLeastOwnShare);
+    if (problem_.least_own_share < 0 || problem_.least_own_share > 1) {
+      check.Fail("least_own_share", fmt::format("must be from 0 to 1, not {:g}", problem_.least_own_share),
+                 "0.5 is half of the work; 0 permits any share");
     }
   }
 

@@ -278,10 +278,7 @@ class Worker:
         with torch.no_grad():
             try:
                 self.calls = self.load(bundle)
-            except Refused as error:
-                self.state(REFUSED, str(error))
-                os._exit(1)
-            except weights.Unmatched as error:
+            except (Refused, weights.Unmatched) as error:
                 self.state(REFUSED, str(error))
                 os._exit(1)
             except BaseException as error:
@@ -362,11 +359,12 @@ def import_candidate(path, constants=None, code=None):
     return module
 
 
-def import_with_timer(path, names, timer):
+def import_with_timer(path, constants, names, timer):
     """The candidate with calls of the timer where its text marks stages with these names."""
     with open(path, "rb") as file:
         text = importlib.util.decode_source(file.read())
-    return import_candidate(path, {stage_timer.TIMER: timer.mark}, stage_timer.marked_code(text, path, names))
+    constants = {**(constants or {}), stage_timer.TIMER: timer.mark}
+    return import_candidate(path, constants, stage_timer.marked_code(text, path, names))
 
 
 def as_launched(job):
@@ -379,18 +377,20 @@ def as_launched(job):
     return {**job, "tensors": tensors, "forward": None}
 
 
-def load_candidate(job, bundle):
-    """(the job as the candidate takes it, what is called, holders of the weights)"""
+def load_candidate(job, bundle, **timing):
+    """(the job as the candidate takes it, what is called, holders of the weights). `timing`: of the Timer of a diagnosis."""
     described = unpack(bundle)
     extensions.use_compiled(FOLDER, described.get("extensions", {}))
     path = os.path.join(FOLDER, "candidate.py")
-    if described.get("kind") == "triton":
-        job = as_launched(job)
-        called = LaunchModule(job, getattr(import_candidate(path, job.get("symbols")), "launch", None))
-        return job, called, list(called._parameters.values())
+    is_launched = described.get("kind") == "triton"
+    constants = job.get("symbols") if is_launched else None
     names = described.get("stages")  # for a diagnosis
-    timer = stage_timer.Timer() if names else None
-    module = import_with_timer(path, names, timer) if names else import_candidate(path)
+    timer = stage_timer.Timer(**timing) if names else None
+    module = import_with_timer(path, constants, names, timer) if names else import_candidate(path, constants)
+    if is_launched:
+        job, launch = as_launched(job), getattr(module, "launch", None)
+        called = LaunchModule(job, timer.around(launch) if names and callable(launch) else launch)
+        return job, called, list(called._parameters.values())
     model = getattr(module, "ModelNew", None)
     if not isinstance(model, type) or not issubclass(model, torch.nn.Module):
         raise NameError("there is no class ModelNew(nn.Module)")

@@ -278,7 +278,7 @@ def make_worker(library, device, page, job, inputs):
 
         def load(self, bundle):
             if job["role"] != "reference":
-                taken, module, holders = caller.load_candidate(self.job, bundle)
+                taken, module, holders = caller.load_candidate(self.job, bundle, synchronize=device.synchronize)
                 return GpuCalls(library, page, taken, self.tensors.slots_of(taken), module, holders)
             with torch.device(device.name):
                 module, empty = caller.ReferenceModule(self.job), caller.EmptyModule(self.job)

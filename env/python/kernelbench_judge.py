@@ -14,6 +14,9 @@ cache is flushed. The reference is Kevin's Python form of the problem unless Ker
 are then uniform in [0, 1) as in KernelBench's files, and its weights are those of the candidate by name, because only
 KernelBench's own class draws them in the same order.
 
+Choices of Triton's autotuner are not pinned here (autotune.py): KernelBench lets it measure in the first trial, in the one process
+of the verdict, and a choice from elsewhere would make the verdict that of another kernel.
+
 The candidate runs in this process, as in KernelBench: it could forge the verdict. Kevin's own verdict never depends on it.
 """
 

@@ -3,12 +3,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "env/cpu/library_cache.h"
+#include "env/diagnosis/diagnosis_run.h"
+#include "env/diagnosis/stages.h"
 #include "env/error.h"
 #include "env/printable.h"
 #include "env/problem/text.h"
@@ -88,6 +91,20 @@ bool TakeImported(std::string* output) {
   const size_t at = output->find(kImported);
   if (at == std::string::npos) return false;
   output->erase(at, std::strlen(kImported));
+  return true;
+}
+
+// A bundle is a line of JSON and the files behind it.
+bool CopyBundleWithStages(const fs::path& bundle, const std::vector<std::string>& names, const fs::path& to) {
+  std::ifstream in(bundle, std::ios::binary);
+  std::string line;
+  std::getline(in, line);
+  json header = json::parse(line, nullptr, false);
+  if (!header.is_object()) return false;
+  header["stages"] = names;
+  std::ofstream out(to, std::ios::binary);
+  out << header.dump(-1, ' ', false, json::error_handler_t::replace) << '\n' << in.rdbuf();
+  if (!out.flush()) throw Error(ExitCode::kBroken, "cannot write " + to.string(), "free some disk space");
   return true;
 }
 
@@ -183,18 +200,20 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
   return compiled;
 }
 
-// A bundle is a line of JSON and the files behind it.
-bool CopyBundleWithStages(const fs::path& bundle, const std::vector<std::string>& names, const fs::path& to) {
-  std::ifstream in(bundle, std::ios::binary);
-  std::string line;
-  std::getline(in, line);
-  json header = json::parse(line, nullptr, false);
-  if (!header.is_object()) return false;
-  header["stages"] = names;
-  std::ofstream out(to, std::ios::binary);
-  out << header.dump(-1, ' ', false, json::error_handler_t::replace) << '\n' << in.rdbuf();
-  if (!out.flush()) throw Error(ExitCode::kBroken, "cannot write " + to.string(), "free some disk space");
-  return true;
+std::optional<Diagnosis> DiagnoseStagesInPython(const fs::path& bundle, const std::vector<std::string>& names,
+                                                const fs::path& cache_directory,
+                                                const std::function<json(const fs::path& marked)>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  const WorkFolder temporary(BundleFolder(cache_directory), "diagnose");
+  const fs::path marked = temporary.path() / kLibraryFileName;
+  if (!CopyBundleWithStages(bundle, names, marked)) return std::nullopt;
+  DiagnosisRun ran = DiagnosisRunFromJson(run(marked));
+  if (!ran.failure.empty()) return std::nullopt;
+  Diagnosis& found = ran.found;
+  found.stages = ReadStageTimes(ran.log, names);
+  if (found.stages.empty()) found.stage_problem = "no call reached the end of its timer";
+  found.seconds = SecondsSince(start);
+  return std::move(found);
 }
 
 std::string RequirePythonIsolation(const EnvironmentOptions& options, const fs::path& runner, bool namespaces,

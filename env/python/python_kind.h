@@ -3,10 +3,14 @@
 // worker.py runs them.
 
 #include <filesystem>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "env/cpu/compile.h"
+#include "env/diagnosis/diagnosis.h"
 #include "env/environment.h"
 #include "env/python/python_workers.h"
 #include "env/sandbox/sandbox.h"
@@ -26,10 +30,13 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
                      const Candidate& candidate, bool torch_headers, const CompileOptions& options,
                      const std::string& cuda_architecture = "");
 
-// Copies a bundle to `to`, for a diagnosis: the worker times the stages of these names in its text
-// (env/python/stage_timer.py). False: it is no bundle. Throws Error(kBroken) when the disk is full.
-bool CopyBundleWithStages(const std::filesystem::path& bundle, const std::vector<std::string>& names,
-                          const std::filesystem::path& to);
+// The times of the stages of these names in a candidate's text, and nothing else. `bundle`: as BuildPython made it. `run` has
+// the evaluator run a copy of it, a file under BundleFolder, in which the worker times these stages (env/python/stage_timer.py):
+// a DiagnosisRun. Nothing: its run failed, or it is no bundle. Throws Error like an evaluation.
+std::optional<Diagnosis> DiagnoseStagesInPython(
+    const std::filesystem::path& bundle, const std::vector<std::string>& names,
+    const std::filesystem::path& cache_directory,
+    const std::function<nlohmann::json(const std::filesystem::path& marked)>& run);
 
 // How long BuildPython may take: with torch's headers a build takes minutes.
 double PythonBuildLimit_s(const Limits& limits);

@@ -16,12 +16,14 @@ MOST_STAGES = 16
 
 class Timer:
     """Sums of nanoseconds: before the first mark, then by stage. The first call is left out: it is slower than those that are
-    measured."""
+    measured. `synchronize` waits for what a device was given to do, at each border of a stage."""
 
-    def __init__(self):
+    def __init__(self, synchronize=lambda: None):
+        self.synchronize = synchronize
         self.sums, self.stage, self.last, self.calls = [0] * (MOST_STAGES + 1), 0, 0, -1
 
     def mark(self, stage):
+        self.synchronize()
         now = time.perf_counter_ns()
         self.sums[self.stage] += now - self.last
         self.stage, self.last = stage, now
@@ -29,6 +31,7 @@ class Timer:
     def around(self, forward):
         @functools.wraps(forward)
         def timed(*arguments, **named):
+            self.synchronize()
             self.stage, self.last = 0, time.perf_counter_ns()
             try:
                 return forward(*arguments, **named)

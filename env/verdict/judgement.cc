@@ -18,6 +18,12 @@ void EndJudgement(bool is_candidate, const Outcome& outcome) {
               "judge it alone first: kevin bench FILE --problem ID");
 }
 
+std::string AskedOwnShare(const Problem& problem) {
+  const bool is_usual = problem.least_own_share == kLeastOwnShare;
+  return fmt::format("{} for {:.3g} %", is_usual ? "the rules `kevin` ask" : "this problem asks",
+                     problem.least_own_share * 100);
+}
+
 SequentialVerdicts RunSequentialTest(const SequentialPlan& plan,
                                      const std::function<RoundTimes(int pair)>& round,
                                      const std::function<void()>& start_process) {

@@ -30,8 +30,8 @@ struct Ended {
 // outcome. For the kernel it is compared with, which was judged before: throws Error(kBadRequest).
 [[noreturn]] void EndJudgement(bool is_candidate, const Outcome& outcome);
 
-// Of a candidate in Python: the share of the work that its own kernels must do under the rules `kevin`.
-inline constexpr double kLeastOwnShare = 0.9;
+// "the rules `kevin` ask for 90 %", or of a problem that says otherwise "this problem asks for 50 %": Problem::least_own_share.
+std::string AskedOwnShare(const Problem& problem);
 
 // Timings of one trial of knobs, at most; their median is its time.
 inline constexpr size_t kMostScreenTimings = 9;

@@ -10,11 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "env/diagnosis/diagnosis_run.h"
 #include "env/error.h"
 #include "env/gpu/judge/gpu_ceilings.h"
 #include "env/gpu/judge/gpu_judge.h"
 #include "env/gpu/judge/python_judge.h"
 #include "env/gpu/judge/time_launches.h"
+#include "env/gpu/judge/time_stages.h"
 #include "env/process/machine.h"
 #include "env/process/resident_sessions.h"
 #include "env/process/wire.h"
@@ -218,7 +220,11 @@ class GpuEvaluator {
 
   json JudgePythonWithRoom(const json& request) {
     const auto attempt = [&] {
-      return NamingOutOfMemory([&] { return JudgePython(PreparePythonSession(request), request); });
+      return NamingOutOfMemory([&] {
+        GpuPythonSession& session = PreparePythonSession(request);
+        return request.at("command") == "diagnose" ? DiagnosePython(session, request)
+                                                   : JudgePython(session, request);
+      });
     };
     const auto release = [this] {
       gpu_workers_->DropSpares();
@@ -251,6 +257,15 @@ class GpuEvaluator {
     judge.rules = WorkloadFromJson(request.at("workload")).rules;
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
     return JudgeResultToJson(JudgePythonOnGpu(session, judge));
+  }
+
+  static json DiagnosePython(GpuPythonSession& session, const json& request) {
+    const Fd bundle = OpenBundle(request.at("library")), marked = OpenBundle(request.at("marked_library"));
+    return DiagnosisRunToJson(TimeStages(session, {.key = request.at("library"),
+                                                   .bundle_fd = bundle.get(),
+                                                   .marked_fd = marked.get(),
+                                                   .call_timeout_s = request.at("call_timeout_s"),
+                                                   .examine_timeout_s = request.at("examine_timeout_s")}));
   }
 
   GpuPythonSession& PreparePythonSession(const json& request) {

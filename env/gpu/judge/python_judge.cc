@@ -98,20 +98,20 @@ void GpuPythonJudgement::Examine() {
 }
 
 void GpuPythonJudgement::CheckOwnShare() const {
-  if (request_.rules != "kevin") return;
+  const Problem& problem = *base_.sized().problem;
+  if (request_.rules != "kevin" || problem.least_own_share == 0) return;
   if (!result_.own_share) {
     throw Ended{Refused{
         "the share of its own kernels is not known" +
         (examined_.error.empty() ? std::string(": a profiler saw no kernel") : ": " + examined_.error) +
-        ", and the rules `kevin` ask for " + fmt::format("{:.0f} %", kLeastOwnShare * 100) +
-        " (--rules open permits any)"}};
+        ", and " + AskedOwnShare(problem) + " (--rules open permits any)"}};
   }
-  if (*result_.own_share >= kLeastOwnShare) return;
-  throw Ended{Refused{fmt::format(
-      "kernels of its own do {:.0f} % of the work, and the rules `kevin` ask for {:.0f} %: the rest is done by "
-      "libraries: {} (--rules open permits that)",
-      *result_.own_share * 100, kLeastOwnShare * 100,
-      NamesOfOthers(examined_.kernels, request_.own_kernels))}};
+  if (*result_.own_share >= problem.least_own_share) return;
+  throw Ended{
+      Refused{fmt::format("kernels of its own do {:.0f} % of the work, and {}: the rest is done by "
+                          "libraries: {} (--rules open permits that)",
+                          *result_.own_share * 100, AskedOwnShare(problem),
+                          NamesOfOthers(examined_.kernels, request_.own_kernels))}};
 }
 
 std::unique_ptr<PythonSide> GpuPythonJudgement::StartSide(const std::string& name, int bundle_fd,

@@ -368,8 +368,14 @@ TEST_CASE("numpy is a candidate's own only beside Triton's interpreter, and prod
   // The first samples decide nothing.
   samples = {};
   samples.elsewhere = 60;
-  CHECK(IsShareOpen(CountOwnShare(samples, KernelForm::kInterpreted)));
-  CHECK(IsShareOpen(CountOwnShare(ThreadSamples(), KernelForm::kInterpreted)));
+  CHECK(IsShareOpen(CountOwnShare(samples, KernelForm::kInterpreted), kLeastOwnShare));
+  CHECK(IsShareOpen(CountOwnShare(ThreadSamples(), KernelForm::kInterpreted), kLeastOwnShare));
+  // How many decide depends on the limit: 60 of 100.
+  OwnShare most;
+  most.own = 60, most.library = 40;
+  for (const auto& [least, is_open] :
+       {std::pair(0.9, false), {0.65, true}, {0.55, true}, {0.3, false}, {1, false}})
+    CHECK(IsShareOpen(most, least) == is_open);
 }
 
 }  // namespace kevin

@@ -43,25 +43,30 @@ inline GpuWorkers& Workers() {
   return workers;
 }
 
+inline std::unique_ptr<GpuPythonSession> NewSession(const Problem& problem,
+                                                    const OtherProcesses* others = nullptr) {
+  GpuSessionOptions options;
+  options.problem = problem;
+  options.others = others;
+  options.size = "small";
+  options.on_host = true;
+  return std::make_unique<GpuPythonSession>(std::move(options), Workers());
+}
+
 inline GpuPythonSession& SessionOf(const std::string& problem, const OtherProcesses* others = nullptr) {
   static std::map<std::pair<std::string, const OtherProcesses*>, std::unique_ptr<GpuPythonSession>> sessions;
   std::unique_ptr<GpuPythonSession>& session = sessions[{problem, others}];
-  if (!session) {
-    GpuSessionOptions options;
-    options.problem = LoadProblemFile(problem);
-    options.others = others;
-    options.size = "small";
-    options.on_host = true;
-    session = std::make_unique<GpuPythonSession>(std::move(options), Workers());
-  }
+  if (!session) session = NewSession(LoadProblemFile(problem), others);
   session->base().reference().Activate();
   return *session;
 }
 
+inline std::string ShortCallsFile() {
+  return (std::filesystem::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team/problems/short_calls.toml")
+      .string();
+}
 inline GpuPythonSession& ShortCalls(const OtherProcesses* others = nullptr) {
-  return SessionOf(
-      (std::filesystem::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team/problems/short_calls.toml").string(),
-      others);
+  return SessionOf(ShortCallsFile(), others);
 }
 
 // A setting of a stand-in (fake_device.cc, fake_nvml.cc).

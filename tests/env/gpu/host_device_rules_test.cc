@@ -122,6 +122,36 @@ TEST_CASE("what a candidate's first calls leave is bounded and printable") {
   CHECK_FALSE(shares.device_us.has_value());
 }
 
+TEST_CASE("a problem may ask for another share of own kernels on a GPU") {
+  const auto judged = [](const std::string& least, const std::string& source) {
+    const Problem problem = ParseProblem(
+        TextOf(ShortCallsFile()) + "\n[check]\nleast_own_share = " + least + "\n", ShortCallsFile());
+    const auto session = NewSession(problem);
+    session->base().reference().Activate();
+    return Judged(source, {.rules = "kevin"}, *session);
+  };
+  // As a profiler would say it.
+  const std::string half = InFirstCalls(
+      "        import json\n        os.pwrite(result, json.dumps({'error': '', 'kernels': [['mine', 1.0], "
+      "['cublas', 1.0]], 'device_us': 2.0}).encode() + bytes([10]), 0)\n",
+      "return torch.relu(x)\nsources = '__global__ void mine() {}'");
+  const JudgeResult more = judged("0.6", half);
+  REQUIRE(std::holds_alternative<Refused>(more.outcome));
+  CHECK(
+      OutcomeReason(more.outcome) ==
+      "kernels of its own do 50 % of the work, and this problem asks for 60 %: the rest is done by libraries: cublas "
+      "50 % (--rules open permits that)");
+  const JudgeResult less = judged("0.4", half);
+  INFO(OutcomeReason(less.outcome));
+  CHECK(std::holds_alternative<Measured>(less.outcome));
+  CHECK(less.own_share == 0.5);
+  const std::string unknown = WithForward("return torch.relu(x)");
+  const JudgeResult refused = judged("0.01", unknown);
+  REQUIRE(std::holds_alternative<Refused>(refused.outcome));
+  CHECK(OutcomeReason(refused.outcome).find("and this problem asks for 1 % (") != std::string::npos);
+  CHECK(std::holds_alternative<Measured>(judged("0", unknown).outcome));
+}
+
 TEST_CASE("a slow and correct candidate is timed by single calls, within a limit for all of them") {
   const std::string slow = WithForward("import time\ntime.sleep(0.2)\nreturn torch.relu(x)");
   const JudgeResult result = Judged(slow, {.timeout_s = 2});

@@ -2,6 +2,8 @@
 // import by a worker, spares, slots, places of outputs, the whole flow of a judgement. What only a GPU shows is in
 // gpu_python_test.cc. Needs a Python with torch (KEVIN_PYTHON).
 
+#include "env/diagnosis/stages.h"
+#include "env/gpu/judge/time_stages.h"
 #include "tests/env/gpu/host_device_fixture.h"
 
 namespace kevin {
@@ -134,8 +136,74 @@ TEST_CASE("what Triton's autotuner chose in the first calls holds in every proce
   INFO(OutcomeReason(result.outcome));
   CHECK(std::holds_alternative<Measured>(result.outcome));
   CHECK(result.log.find("autotuned relu: BLOCK: ") == 0);
-  const JudgeResult again = Judged(source, {.verify_only = true});
+  const JudgeResult again = Judged(source, {.rules = "kernelbench", .verify_only = true});
+  CHECK(std::holds_alternative<Measured>(again.outcome));
   CHECK(again.log == result.log);
+}
+
+// Work that is queued in stage `queue` takes 20 ms; what waits for the device waits for it. Another stage follows.
+std::string QueuesWork(const std::string& kind) {
+  const std::string body =
+      "    # stage queue\n    if __kevin_stage__:\n        queued.append(0.02)\n    # stage rest\n    y = torch.relu(x)\n";
+  const std::string head =
+      "import time\nimport torch\nimport torch.nn as nn\n\n\nqueued = []\n"
+      "__kevin_stage__ = globals().get('__kevin_stage__')\n\n\ndef wait():\n    while queued:\n"
+      "        time.sleep(queued.pop())\n    return 0\n\n\nif __kevin_stage__:\n"
+      "    __kevin_stage__.__self__.synchronize.__self__.library.KevinGpuSynchronize = wait\n\n\n";
+  if (kind == "triton") return head + "def launch(x, out):\n" + body + "    out.copy_(y)\n";
+  return head + "def relu(x):\n" + body + "    return y\n\n\nclass ModelNew(nn.Module):\n" +
+         "    def forward(self, x):\n        return relu(x)\n";
+}
+
+TEST_CASE(
+    "stages that a candidate marks are timed on a device that works behind the calls, and are comments in a verdict") {
+  for (const char* kind : {"modelnew", "triton"}) {
+    const std::string source = QueuesWork(kind);
+    const JudgeResult judged = Judged(source, {.kind = kind});
+    INFO(OutcomeReason(judged.outcome));
+    REQUIRE(std::holds_alternative<Measured>(judged.outcome));
+    CHECK(judged.log.find("kevin-stage-times") == std::string::npos);
+    const std::vector<std::string> names = StageNamesInPython(source);
+    const Fd bundle = BundleOf(source, kind), marked = BundleOf(source, kind, names);
+    const StagesRequest request = {.key = source, .bundle_fd = bundle.get(), .marked_fd = marked.get()};
+    const DiagnosisRun run = TimeStages(ShortCalls(), request);
+    INFO(run.failure << run.log);
+    CHECK(run.failure.empty());
+    const std::vector<StageShare> stages = ReadStageTimes(run.log, names);
+    REQUIRE(stages.size() >= 2);
+    const StageShare &queue = stages[stages.size() - 2], &rest = stages.back();
+    CHECK((queue.name == "queue" && rest.name == "rest"));
+    CHECK((queue.share > rest.share && rest.share > 0));
+  }
+  const std::string fails = WithForward("# stage once\nraise ValueError('no such width')");
+  const Fd bundle = BundleOf(fails, "modelnew", {"once"});
+  const DiagnosisRun failed =
+      TimeStages(ShortCalls(), {.key = fails, .bundle_fd = bundle.get(), .marked_fd = bundle.get()});
+  CHECK(failed.failure.find("ValueError: no such width") != std::string::npos);
+}
+
+TEST_CASE("a Triton kernel that does not compile for a GPU is told with the compiler's words and lines") {
+  // As a launch on sm_90 compiles it: there is no GPU to launch it on.
+  const auto with_block = [](const std::string& block) {
+    return "import torch\nimport triton\nimport triton.language as tl\nfrom triton.backends.compiler import GPUTarget\n"
+           "from triton.compiler import ASTSource\n\n\n@triton.jit\ndef relu(x, out, BLOCK: tl.constexpr):\n"
+           "    at = tl.arange(0, BLOCK)\n    tl.store(out + at, tl.maximum(tl.load(x + at), 0))\n\n\n"
+           "def launch(x, out):\n    source = ASTSource(relu, {'x': '*fp32', 'out': '*fp32', 'BLOCK': 'constexpr'}, "
+           "{'BLOCK': " +
+           block +
+           "})\n    triton.compile(source, target=GPUTarget('cuda', 90, 32))\n"
+           "    out.copy_(torch.relu(x))\n";
+  };
+  const JudgeResult fails = Judged(with_block("100"), {.kind = "triton", .verify_only = true});
+  REQUIRE(std::holds_alternative<Crashed>(fails.outcome));
+  const std::string reason = std::get<Crashed>(fails.outcome).message;
+  INFO(reason);
+  CHECK(reason.find("line 16 (launch): CompilationError: at 2:9:") == 0);
+  CHECK(reason.find("    at = tl.arange(0, BLOCK)\n         ^\narange's range must be a power of 2") !=
+        std::string::npos);
+  const JudgeResult compiles = Judged(with_block("128"), {.kind = "triton", .verify_only = true});
+  INFO(OutcomeReason(compiles.outcome));
+  CHECK(std::holds_alternative<Measured>(compiles.outcome));
 }
 
 TEST_CASE("workers that have ended are no processes of Kevin's any more") {

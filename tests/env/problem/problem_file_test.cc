@@ -1,5 +1,7 @@
 // One test per error in a problem file: the exact place and message.
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -361,6 +363,27 @@ TEST_CASE("problem files: the check") {
         "my.toml:38: check.extreme_dim: out does not hold one index along it");
   CHECK(Message(With("[check]", "[check]\nextreme_is_max = true")) ==
         "my.toml:38: check.extreme_is_max: has no effect without extreme_dim");
+  for (const char* share : {"-0.1", "1.01"}) {
+    CHECK(Message(With("[check]", fmt::format("[check]\nleast_own_share = {}", share))) ==
+          fmt::format("my.toml:38: check.least_own_share: must be from 0 to 1, not {}", share));
+  }
+  CHECK(Message(With("[check]", "[check]\nleast_own_share = nan")) ==
+        "my.toml:38: check.least_own_share: must be finite");
+  CHECK(Message(With("[check]", "[check]\nleast_own_share = \"all\""))
+            .find("my.toml:38: check.least_own_share: must be a number") == 0);
+}
+
+TEST_CASE(
+    "the share of own kernels that a problem asks for is 90 % unless it says otherwise, and part of its hash") {
+  const auto share = [](const std::string& line) {
+    return ParseProblem(With("[check]", "[check]\n" + line), "my.toml").least_own_share;
+  };
+  CHECK(share("") == kLeastOwnShare);
+  CHECK(share("least_own_share = 0.25") == 0.25);
+  CHECK((share("least_own_share = 0") == 0 && share("least_own_share = 1") == 1));
+  const auto hash = [](const std::string& text) { return ParseProblem(text, "my.toml").content_hash; };
+  CHECK(hash(With("[check]", "[check]\nleast_own_share = 0.25")) !=
+        hash(With("[check]", "[check]\nleast_own_share = 0.75")));
 }
 
 TEST_CASE("files that cannot be read are named") {

@@ -63,6 +63,36 @@ def judged(result="torch.relu(y)", own_file=True, draw="rand", before="pass", na
         return judge.verdict
 
 
+# Its kernel is fastest with the last configuration, by the clock of the stand-in.
+TUNED = """
+import torch
+import torch.nn as nn
+import triton
+from triton.runtime.autotuner import Autotuner
+measured, used = [], []
+def kernel(y, BLOCK):
+    pass
+class Kernel:
+    fn = staticmethod(kernel)
+    def run(self, y, BLOCK, **options):
+        used.append(BLOCK)
+def do_bench(call, quantiles):
+    call()
+    measured.append(used.pop())
+    return [1 / measured[-1]] * 3
+tuned = Autotuner(Kernel(), ["y", "BLOCK"], [triton.Config({"BLOCK": 64 * n}) for n in (1, 2, 3)], [], None, None,
+                  do_bench=do_bench)
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+    def forward(self, x):
+        y = torch.relu(self.linear(x))
+        tuned.run(y)
+        return y
+"""
+
+
 class Verdicts(unittest.TestCase):
     def test_correct_and_timed(self):
         verdict = judged()
@@ -70,6 +100,18 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(verdict["input_shapes"], [[16, 8]])
         self.assertGreater(verdict["speedup"], 0)
         self.assertFalse(verdict["excessive_speedup"])
+
+    @unittest.skipIf(importlib.util.find_spec("triton") is None, "no Triton")
+    def test_the_autotuner_measures_in_the_first_trial_alone(self):
+        from triton import knobs
+        with knobs.runtime.scope():
+            knobs.runtime.interpret = True  # as on a CPU
+            verdict = judged(source=TUNED)
+        self.assertEqual((verdict["correct"], verdict["reason"]), (True, ""))
+        candidate = sys.modules["candidate"]
+        self.assertEqual(candidate.measured, [64, 128, 192])
+        self.assertEqual(len(candidate.used), verdict["trials"] + kernelbench_judge.WARM_UPS + verdict["timed_calls"])
+        self.assertEqual(set(candidate.used), {192})
 
     def test_one_tolerance_for_each_precision(self):
         for precision, difference, is_correct in (("fp32", 8e-5, True), ("fp32", 4e-4, False), ("fp16", 4e-4, True),

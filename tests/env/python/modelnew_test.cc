@@ -131,6 +131,29 @@ TEST_CASE("rules say what counts: kernels of its own, KernelBench's words, or an
   CHECK(*own.own_share > 0.9);
 }
 
+TEST_CASE("a problem may ask for another share of own kernels, or for none") {
+  const Candidate relu{"modelnew", TextOf(Folder() / "correct/relu.py")};
+  const Problem usual = ListedProblem(kLongCalls);
+  for (const bool asks : {true, false}) {
+    std::string text = usual.text;
+    const size_t at = text.find("[check]\n");
+    REQUIRE(at != std::string::npos);
+    text.insert(at + 8, asks ? "least_own_share = 0.25\n" : "least_own_share = 0\n");
+    const Problem problem = ParseProblem(text, usual.path);
+    const Evaluation evaluation = PythonEnvironment().Evaluate(problem, relu, {});
+    CHECK(PythonEnvironment().EvaluationKey(problem, relu, {}) !=
+          PythonEnvironment().EvaluationKey(usual, relu, {}));
+    const std::string reason = OutcomeReason(evaluation.outcome);
+    INFO(reason);
+    if (asks) {
+      CHECK(std::holds_alternative<Refused>(evaluation.outcome));
+      CHECK(reason.find("kernels of its own do 0 % of the work, and this problem asks for 25 %: ") == 0);
+    } else {
+      CHECK(std::holds_alternative<Measured>(evaluation.outcome));
+    }
+  }
+}
+
 TEST_CASE("the share of a candidate's own kernels is known, or it is refused") {
   const TemporaryFolder cache;
   const auto environment = NewEnvironment(cache, 30);  // Python's arithmetic is slow

@@ -100,6 +100,12 @@ class Times(unittest.TestCase):
         self.assertTrue(4e6 <= before < pack < multiply)
         self.assertTrue(sums[0][2] < sums[1][2] < sums[2][2])
 
+    def test_a_device_is_waited_for_at_each_border(self):
+        seen = []
+        timer = stage_timer.Timer(synchronize=lambda: seen.append("wait"))
+        timer.around(lambda: (seen.append("before"), timer.mark(1), seen.append("pack")))()
+        self.assertEqual(seen, ["wait", "before", "wait", "pack", "wait"])
+
 
 if __name__ == "__main__":
     unittest.main()
