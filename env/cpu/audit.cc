@@ -33,7 +33,7 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random) {
 }
 
 Audit::Audit(Session& session, const BatchProcess& process, const OutputMemory& outputs,
-             std::span<const uint16_t> slots, const AuditPlan& plan, const BatchProcess* start)
+             std::span<const uint16_t> slots, const AuditPlan& plan, OtherMarks others)
     : session_(session),
       process_(process),
       outputs_(outputs),
@@ -41,15 +41,18 @@ Audit::Audit(Session& session, const BatchProcess& process, const OutputMemory& 
       plan_(plan),
       final_(session, outputs, slots),
       changed_(slots.size()),
-      marks_work_(DoMarksWork(start)),
+      others_(others),
+      marks_work_(DoMarksWork()),
       cpu_begin_s_(process.CpuSeconds()) {}
 
 // Nobody has touched anything since the marks were removed: the processes are stopped. Last those of the audited process,
 // which has the marks that the kernel has taken over from the others until then.
-bool Audit::DoMarksWork(const BatchProcess* start) const {
-  BatchProcess::ForgetTouchedBy(getpid());
-  session_.reference_process().ForgetTouched();
-  if (start != nullptr) start->ForgetTouched();
+bool Audit::DoMarksWork() const {
+  if (others_.are_removed) {
+    BatchProcess::ForgetTouchedBy(getpid());
+    session_.reference_process().ForgetTouched();
+    if (others_.start != nullptr) others_.start->ForgetTouched();
+  }
   if (!process_.ForgetTouched()) return false;
   const auto parts = process_.TouchedInputs();
   return parts &&
@@ -117,7 +120,7 @@ void Audit::OnPause(double ran_us) {
   }
   if (returned + 1 < slots_.size()) session_.RestoreInOuts(outputs_, slots_.subspan(returned + 1));
   // What was changed here was not read by the process.
-  if (marks_work_ && pauses_ < static_cast<int>(plan_.moments_us.size()))
+  if (marks_work_ && others_.are_removed && pauses_ < static_cast<int>(plan_.moments_us.size()))
     BatchProcess::ForgetTouchedBy(getpid());
 }
 

@@ -34,8 +34,8 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random);
 //     answer its inputs as they are now has worked ahead. One that notices and computes again takes longer
 //     than without changes (AuditedPace).
 //   - inputs of calls that have not begun may not have been read, by the marks in the page table of the process.
-//     Whoever else maps the inputs has no marks either while the batch runs: theirs would become its own when the
-//     kernel's memory management ages a page.
+//     Whoever else maps the inputs has no marks either while a batch runs that may refuse the kernel (OtherMarks):
+//     theirs would become its own when the kernel's memory management ages a page.
 //     This needs no clock: a kernel that is only a few calls ahead loses little when it computes again. Each input of
 //     each slot is mapped on its own, behind pages of zeros (inputs_apart.h), so that neither a processor that
 //     guesses nor a kernel that prefetches touches a neighbour.
@@ -43,10 +43,16 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random);
 // The time of the batch is not used otherwise. Needs a stopped process.
 class Audit {
  public:
-  // Removes the marks of `process`, of this process, of the session's reference and of `start`, the kernel that it is
-  // compared with, if there is one.
+  // Whether this process, the session's reference and `start`, the kernel that is compared (null: none), lose their marks
+  // too. They visit all slots before they are timed again: first accesses take longer.
+  struct OtherMarks {
+    bool are_removed = false;
+    const BatchProcess* start = nullptr;
+  };
+
+  // Removes the marks of `process`.
   Audit(Session& session, const BatchProcess& process, const OutputMemory& outputs,
-        std::span<const uint16_t> slots, const AuditPlan& plan, const BatchProcess* start = nullptr);
+        std::span<const uint16_t> slots, const AuditPlan& plan, OtherMarks others);
 
   // For BatchProcess::RunBatch. Valid as long as this object.
   BatchPauses Pauses();
@@ -72,7 +78,7 @@ class Audit {
  private:
   void OnPause(double ran_us);
   bool WasReadAhead(size_t begun) const;
-  bool DoMarksWork(const BatchProcess* start) const;
+  bool DoMarksWork() const;
 
   Session& session_;
   const BatchProcess& process_;
@@ -84,6 +90,7 @@ class Audit {
   size_t seen_calls_ = 0;  // whose outputs were remembered
   int pauses_ = 0;
   bool located_ = true;  // a Python worker has named the outputs of the calls that had returned
+  const OtherMarks others_;
   bool read_ahead_ = false, marks_work_ = false;
   double ran_us_ = 0, first_pause_us_ = 0, finished_ = 0;  // finished_: share of the calls at the first pause
   double cpu_begin_s_ = 0, first_pause_cpu_s_ = 0, cpu_end_s_ = 0;

@@ -31,7 +31,7 @@ bool CpuJudgement::AuditRound(const Processes& processes) {
   const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
   pace_.AddMarks(changed.read_ahead || same.read_ahead);
   if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
-  VisitAllSlotsOfReference();
+  if (is_suspected_) VisitAllSlotsOfReference();
   return true;
 }
 
@@ -43,17 +43,18 @@ void CpuJudgement::AuditNowAndThen(const Processes& processes) {
   }
 }
 
-// An audit removes the marks of accesses from every page of all processes. The processor sets a mark at the next access,
-// which takes longer than to read the page (16 MiB: 1.45 ms instead of 0.5 ms).
+// An audit removes the marks of accesses from every page of its process, and where it may refuse the kernel from those of all
+// processes. The processor sets a mark at the next access, which takes longer than to read the page (16 MiB: 1.45 ms
+// instead of 0.5 ms).
 void CpuJudgement::VisitAllSlots(const Processes& processes) {
   const std::vector<uint16_t> slots = session_.DrawSlots(session_.slots());
   Fill(slots);
   RunCandidate(*processes.candidate, slots, "measure");
   CheckGuards(*processes.candidate, slots);
-  if (processes.start) processes.start->Run(slots, "measure");
+  if (is_suspected_ && processes.start) processes.start->Run(slots, "measure");
 }
 
-// After each audit: unlike the others this process stays until the end.
+// After each audit of a suspected kernel: unlike the others this process stays until the end.
 void CpuJudgement::VisitAllSlotsOfReference() {
   const std::vector<uint16_t> slots = session_.DrawSlots(session_.slots());
   session_.RestoreReference(slots);
@@ -74,7 +75,7 @@ CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(const Processes& processes, 
     reference_us += RunReference(slots);
   }
   Audit audit(session_, process.process(), process.outputs(), slots, plan,
-              processes.start ? &processes.start->process() : nullptr);
+              {is_suspected_, processes.start ? &processes.start->process() : nullptr});
   FlushCaches(session_.options().threads);
   RunCandidate(process, slots, "measure", audit.Pauses());
   audit.AfterBatch();

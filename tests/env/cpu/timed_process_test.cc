@@ -166,7 +166,7 @@ TEST_CASE("an audit sees deferred work, and changes the inputs of calls that hav
     AuditPlan plan;
     for (const double share : {0.25, 0.5, 1.0, 1.5})
       plan.moments_us.push_back(share * session.reference_us());
-    Audit audit(session, process.process(), process.outputs(), slots, plan);
+    Audit audit(session, process.process(), process.outputs(), slots, plan, {});
     process.Run(slots, "verify", audit.Pauses());
     audit.AfterBatch();
     REQUIRE(audit.Happened());
@@ -220,7 +220,7 @@ extern "C" void launch(const float* x, float* out) {
       plan.moments_us = {20000, 40000};
       plan.changes = false;
       Audit audit(session, process.process(), process.outputs(), slots, plan,
-                  start ? &start->process() : nullptr);
+                  {true, start ? &start->process() : nullptr});
       if (!is_forgotten) touch_before_batch();
       BatchPauses pauses = audit.Pauses();
       int paused = 0;
