@@ -85,7 +85,8 @@ std::vector<double> GpuPythonJudgement::DrawMoments(int calls) {
 
 // On a busy machine a batch may end before the evaluator has a processor again: such audits find nothing and do not count.
 void GpuPythonJudgement::AuditEnough() {
-  for (int i = 0; audits_ < kLeastAudits && i < kMostAudits; ++i) Audit();
+  Audit();  // an audited process is never safe from a further audit
+  for (int i = 1; audits_ < kLeastAudits && i < kMostAudits; ++i) Audit();
 }
 
 void GpuPythonJudgement::Audit() {
