@@ -39,8 +39,7 @@ struct Subject {
   const char* problem;
   const char* expression;
 };
-constexpr const char* kRelu = "x[i] > 0 ? x[i] : 0";
-constexpr Subject kSubjects[] = {{"level1/19", kRelu},
+constexpr Subject kSubjects[] = {{"level1/19", "x[i] > 0 ? x[i] : 0"},
                                  {"level1/30", "x[i] / (1 + std::fabs(x[i]))"},
                                  {"level1/32", "x[i] < -1 ? -1 : x[i] > 1 ? 1 : x[i]"}};
 
@@ -62,10 +61,11 @@ struct Prepared {
   double compile_s = 0;
 };
 
-Prepared Prepare(const Problem& problem, const std::string& expression) {
+Prepared Prepare(const Problem& problem, const std::string& expression, const std::string& size = "small") {
   const EnvironmentOptions environment = EnvironmentOptionsFor(0, "full");
   SessionOptions options;
   options.problem = problem;
+  options.size = size;
   options.threads = UsableCpus();
   options.namespaces = NamespacesAvailable();
   options.evaluator_path = RequireProgram(environment.program_directory, "kevin-evaluator");
@@ -205,33 +205,12 @@ void Cost(Session& session, const Fd& library, int repeats) {
 
 // --- Marks ---
 
-// Tensors of one page to 64 KiB: the kernel's memory management marks pages now and then.
-constexpr const char* kSmallTensors = R"(id = "bench/1"
-name = "ReLU of small tensors"
-families = ["elementwise"]
-reference = '''
-def forward(x):
-    return torch.relu(x)
-'''
-
-[sizes.small]
-B = {}
-N = 256
-
-[[inputs]]
-name = "x"
-shape = ["B", "N"]
-
-[[outputs]]
-name = "out"
-shape = ["B", "N"]
-
-[cost]
-flops = "B*N"
-bytes = "8*B*N"
-min_flops = 0
-min_bytes = "8*B*N"
-)";
+// Tensors of one page to 64 KiB, as another size of the problem: the kernel's memory management marks pages now and then.
+Prepared PrepareSmall(const ProblemSet& problems, int rows) {
+  const Problem listed = problems.Find(kSubjects[0].problem);
+  const std::string text = listed.text + fmt::format("\n[sizes.rows]\nB = {}\nN = 256\n", rows);
+  return Prepare(ParseProblem(text, listed.path), kSubjects[0].expression, "rows");
+}
 
 void Marks(const Prepared& one, int repeats) {
   Session& session = *one.session;
@@ -274,14 +253,11 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     kevin::InstallCachingAllocator(nullptr, 0);  // as the evaluator does
+    const kevin::ProblemSet problems(kevin::ProblemSet::DefaultDirectory());
     if (part == "marks") {
-      for (const int rows : {4, 16, 64}) {
-        const std::string text = fmt::format(kevin::kSmallTensors, rows);
-        kevin::Marks(kevin::Prepare(kevin::ParseProblem(text, "bench.toml"), kevin::kRelu), repeats);
-      }
+      for (const int rows : {4, 16, 64}) kevin::Marks(kevin::PrepareSmall(problems, rows), repeats);
       return 0;
     }
-    const kevin::ProblemSet problems(kevin::ProblemSet::DefaultDirectory());
     std::vector<kevin::Prepared> prepared;
     for (const kevin::Subject& subject : kevin::kSubjects)
       prepared.push_back(kevin::Prepare(problems.Find(subject.problem), subject.expression));
