@@ -18,10 +18,13 @@ class Checker {
   // Remembers the error of the reference, for the margin of timed checks.
   CheckResult AgainstTruth(size_t slot, std::span<const std::byte* const> answer,
                            std::span<const std::byte* const> reference);
+  // Of a timed call: against the output of the reference. The truth decides where that finds an incorrect element.
   CheckResult AgainstReference(size_t slot, std::span<const std::byte* const> answer,
                                std::span<const std::byte* const> reference);
 
  private:
+  CheckResult AgainstReferenceAlone(size_t slot, std::span<const std::byte* const> answer,
+                                    std::span<const std::byte* const> reference);
   CheckShape ShapeOf(size_t output) const;
   // The values as floats: where they lie, or widened into `space`.
   std::span<const float> Floats(const TensorView& tensor, std::vector<float>* space) const;

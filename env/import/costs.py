@@ -123,6 +123,25 @@ def totals(graph, hint):
     return operations, deepest if hint(deepest) > 1 else sympy.Integer(1)
 
 
+def has_attention(graph):
+    """Whether a product reads a softmax of values that a product has made."""
+    of_product, of_weights = set(), set()
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        name, read = operator_name(node).removesuffix("_"), node.all_input_nodes
+        is_product = name in PRODUCTS or name == "einsum"
+        if name == "scaled_dot_product_attention" or is_product and any(n in of_weights for n in read):
+            return True
+        if name in SOFTMAXES and any(n in of_product for n in read):
+            of_weights.add(node)
+        elif any(n in of_weights for n in read):
+            of_weights.add(node)
+        if is_product or any(n in of_product for n in read):
+            of_product.add(node)
+    return False
+
+
 def families(graph):
     names = [operator_name(node).removesuffix("_") for node in graph.nodes if node.op == "call_function"]
     found = [family for family, members in FAMILIES if any(name in members for name in names)]

@@ -4,7 +4,7 @@ import sympy
 import torch
 from torch.utils._pytree import tree_leaves
 
-from .costs import totals
+from .costs import has_attention, totals
 from .graph import refuse_randomness
 from .indices import extents
 from .refusals import Refusal
@@ -13,6 +13,7 @@ from .text import Writer, function_text, own_outputs, whole_input
 from .values import drawn, input_spec, state_spec
 
 MANY_PARAMETERS = 16  # above it they are one Dict (env/problem/problem.h)
+ATTENTION_SPREAD = 8  # error_spread of env/verdict/verify.h
 
 
 def value_of(node):
@@ -105,6 +106,8 @@ class Draft:
         self.cost = {"flops": expression(self.operations, names), "bytes": expression(self.traffic, names),
                      "min_bytes": expression(sympy.expand(self._bytes(own)), names)}
         self.check = {"reduction": expression(self.terms, names)}
+        if has_attention(self.graph.graph):
+            self.check["error_spread"] = ATTENTION_SPREAD
 
     def small_sizes(self, legal):
         """Size sets for a small CPU, in the order of preference (sizes.py)."""

@@ -90,6 +90,8 @@ std::string CheckText(const json& check, Hardness hardness) {
   if (hardness == Hardness::kMixtureStrict || hardness == Hardness::kShiftedStrict)
     reduction = fmt::format("({}) / {} + 1", reduction, kStrictDivisor);
   std::string text = fmt::format("\n[check]\nreduction = {}\n", Quoted(reduction));
+  if (check.contains("error_spread"))
+    text += fmt::format("error_spread = {}\n", check["error_spread"].get<int>());
   if (check.contains("extreme_dim")) {
     text += fmt::format("extreme_dim = {}\nextreme_is_max = {}\n", check["extreme_dim"].get<int>(),
                         check.at("extreme_is_max").get<bool>());

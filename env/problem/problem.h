@@ -111,6 +111,9 @@ struct Problem {
                                    // magnitude of the terms of each output element
   std::optional<int> extreme_dim;  // output 0 holds indices along this dim of input 0 ...
   bool extreme_is_max = true;      // ... of its maximum (minimum)
+  // Of outputs of 16 bits: an element may be off by so many times the RMS of eager's errors along its row. 0: not used. For
+  // problems that enlarge the roundings between their steps, as attention does.
+  double error_spread = 0;
   // Of candidates in Python under the rules `kevin`: the least share of the work that their own kernels do, 0 to 1. 0: any.
   double least_own_share = kLeastOwnShare;
 

@@ -15,6 +15,7 @@ namespace kevin {
 namespace {
 
 constexpr size_t kMaxTitleBytes = 200;
+constexpr double kMostErrorSpread = 16;
 constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kBool};
 constexpr Distribution kDistributions[] = {
     Distribution::kMixture,     Distribution::kNormal,   Distribution::kUniform, Distribution::kUniform01,
@@ -360,7 +361,8 @@ class ProblemReader {
   }
 
   void ReadCheck(const TomlSection& check) {
-    check.CheckKeys({"reduction", "scale", "extreme_dim", "extreme_is_max", "least_own_share"});
+    check.CheckKeys(
+        {"reduction", "scale", "extreme_dim", "extreme_is_max", "error_spread", "least_own_share"});
     if (check.Has("reduction")) problem_.reduction = ReadExpression(check, "reduction", 1);
     if (check.Has("scale")) {
       problem_.scale = check.String("scale");
@@ -370,6 +372,12 @@ class ProblemReader {
     problem_.extreme_is_max = check.Bool("extreme_is_max", true);
     if (check.Has("extreme_is_max") && !check.Has("extreme_dim")) {
       check.Fail("extreme_is_max", "has no effect without extreme_dim", "add extreme_dim or remove it");
+    }
+    problem_.error_spread = check.Number("error_spread", 0);
+    if (problem_.error_spread < 0 || problem_.error_spread > kMostErrorSpread) {
+      check.Fail("error_spread",
+                 fmt::format("must be from 0 to {:g}, not {:g}", kMostErrorSpread, problem_.error_spread),
+                 "8 is usual for attention; 0 leaves it out");
     }
     problem_.least_own_share = check.Number("least_own_share", kLeastOwnShare);
     if (problem_.least_own_share < 0 || problem_.least_own_share > 1) {

@@ -104,20 +104,27 @@ struct Data {
   ErrorFloor floor;  // with the margin where there is no truth
   DType dtype = DType::kF32;
   int64_t row = 1;
+  double error_spread = 0;
 
   double Target(int64_t i) const { return truth.empty() ? reference[i] : truth[i]; }
 };
 
-double RowRms(const Data& data, int64_t begin, int64_t end) {
-  double sum = 0;
+struct RowRms {
+  double target = 0, reference_error = 0;  // over finite targets
+};
+
+RowRms RmsOf(const Data& data, int64_t begin, int64_t end) {
+  double targets = 0, errors = 0;
   int64_t count = 0;
   for (int64_t i = begin; i < end; ++i) {
-    const double t = data.Target(i);
+    const double t = data.Target(i), error = data.reference[i] - t;
     if (!std::isfinite(t)) continue;
-    sum += t * t;
+    targets += t * t;
+    if (std::isfinite(error)) errors += error * error;
     ++count;
   }
-  return count ? std::sqrt(sum / static_cast<double>(count)) : 0;
+  const auto elements = static_cast<double>(std::max<int64_t>(count, 1));
+  return {std::sqrt(targets / elements), std::sqrt(errors / elements)};
 }
 
 // Of 16-bit types, whose range correct arithmetic may leave on the way or at the end. Without a truth it is
@@ -130,12 +137,14 @@ bool CorrectBeyondRange(const Data& data, float y, double t, double floor) {
 }
 
 void CheckRow(const Data& data, int64_t begin, int64_t end, Worst* worst) {
-  const double rms = RowRms(data, begin, end);
+  const RowRms rms = RmsOf(data, begin, end);
+  const double spread =
+      data.truth.empty() ? 0 : SpreadFactor(data.error_spread, data.dtype, end - begin) * rms.reference_error;
   double error_squares = 0, reference_squares = 0, floor_squares = 0;
   for (int64_t i = begin; i < end; ++i) {
     const double t = data.Target(i);
     const float r = data.reference[i], y = data.answer[i];
-    const double s = data.scale.empty() ? std::max(std::abs(t), rms) : data.scale[i];
+    const double s = data.scale.empty() ? std::max(std::abs(t), rms.target) : data.scale[i];
     const double floor = data.floor.At(std::abs(t), s);
     if (!std::isfinite(t) || !std::isfinite(r) || (!std::isfinite(y) && data.dtype != DType::kF32)) {
       const bool correct = SameNonFinite(y, r) || CorrectBeyondRange(data, y, t, floor);
@@ -144,7 +153,7 @@ void CheckRow(const Data& data, int64_t begin, int64_t end, Worst* worst) {
     }
     const double reference_error = std::abs(r - t), error = std::abs(y - t);
     worst->See(i, std::isnan(error) ? std::numeric_limits<double>::infinity() : error,
-               std::max(4 * reference_error, floor));
+               std::max({4 * reference_error, floor, spread}));
     if (s > 0) worst->reference_error = std::max(worst->reference_error, reference_error / s);
     error_squares += error * error;
     reference_squares += reference_error * reference_error;
@@ -250,8 +259,14 @@ std::string DescribeIncorrect(const CheckShape& shape, std::span<const float> an
                               std::span<const double> scale, double margin, int threads, int64_t origin) {
   ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
   if (truth.empty()) floor.of_scale += margin;
-  return Pattern(shape, {answer, reference, truth, scale, floor, shape.dtype, RowLength(shape.shape)},
-                 threads, origin);
+  const Data data{
+      answer, reference, truth, scale, floor, shape.dtype, RowLength(shape.shape), shape.error_spread};
+  return Pattern(shape, data, threads, origin);
+}
+
+double SpreadFactor(double error_spread, DType dtype, int64_t row) {
+  constexpr int64_t kLeastRow = 32;  // a short row shows no spread
+  return dtype == DType::kF32 || row < kLeastRow ? 0 : error_spread;
 }
 
 ErrorFloor FloorOf(int64_t reduction, DType dtype) {
@@ -267,7 +282,8 @@ CheckResult CheckAgainstTruth(const CheckShape& shape, std::span<const float> an
                               std::span<const float> reference, std::span<const double> truth,
                               std::span<const double> scale, int threads) {
   const ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
-  const Data data{answer, reference, truth, scale, floor, shape.dtype, RowLength(shape.shape)};
+  const Data data{
+      answer, reference, truth, scale, floor, shape.dtype, RowLength(shape.shape), shape.error_spread};
   return Report(shape, data, CheckRows(data, threads), threads);
 }
 

@@ -171,7 +171,7 @@ void GpuJudgement::VerifyCall(int member) {
   const std::string broken = session_.BrokenGuard(slot);
   if (!broken.empty()) throw Ended{Wrong{broken, 0, 0}};
   session_.TimeReferenceUs(slot);
-  CheckResult check = checker_.AgainstTruth(slot);
+  CheckResult check = checker_.Verify(slot);
   if (!check.ok) check.message += InputsNote(session_.sized(), session_.options().inputs, member);
   if (!check.ok) throw Ended{WrongAnswer(check)};
   if (!IsNearerItsBound(verified_, check)) verified_ = check;
@@ -195,6 +195,7 @@ void GpuJudgement::Verify() {
       VerifyCall(first + call);
     }
   }
+  if (is_long) session_.WarmReference(NextSlot());
 }
 
 // The candidate alone, by calls like those of pairs. Their outputs are not checked: what is chosen by these times is
@@ -270,7 +271,7 @@ void GpuJudgement::Sequential() {
   plan.least_rounds = kMinSequentialRounds;
   plan.budget_s = kSequentialBudget_s;
   if (session_.reference_us() < kLong_us)
-    TimedRound(0, -1, "warm-up");  // a long call warms up in verification
+    TimedRound(0, -1, "warm-up");  // a long call warms up after verification
   plan.against_reference = CalibrationFor(1);
   plan.against_start = CalibrationFor(sides_);
   verdicts_ = RunSequentialTest(plan, [this](int pair) { return TimedRound(0, pair, "sequential"); });

@@ -83,7 +83,12 @@ class GpuChecker {
   // slot. Remembers the error of the reference, for the margin of timed checks.
   CheckResult AgainstTruth(int slot) { return AgainstTruth(slot, TruthOf(slot)); }
   CheckResult AgainstTruth(int slot, const SlotTruth& truth);
+  // Of a timed call: against the output of the reference. The truth decides where that finds an incorrect element, unless it is
+  // off by a hundred bounds.
   CheckResult AgainstReference(int slot);
+  // AgainstTruth for an answer that may be far off: what is off by a hundred bounds of a timed call, by the reference's errors of
+  // earlier evaluations of the session, is incorrect without the truth, which takes longer than all else.
+  CheckResult Verify(int slot);
   // Copies the slot's outputs to memory that no runner maps, for AgainstReferenceKept: the next call may then overwrite
   // them. False: there is no memory for it.
   bool Keep(int slot);
@@ -95,6 +100,7 @@ class GpuChecker {
  private:
   CheckResult Floats(int slot, size_t output, const TensorView& reference, const double* truth,
                      const double* scale);
+  CheckResult AgainstReferenceAlone(int slot);
   bool SurelyCorrect(int slot, size_t output, const TensorView& reference);
   void CountDoubtful(int slot, size_t output, const TensorView& reference);
   CheckResult Index(int slot, size_t output, const TensorView& reference);

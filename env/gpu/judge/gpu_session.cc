@@ -246,6 +246,12 @@ double GpuSession::TimeReferenceUs(int slot) {
   return stopwatch_->TimeUs([&] { reference_->RunSlot(static_cast<size_t>(slot)); }, {.seed = random_()});
 }
 
+void GpuSession::WarmReference(int slot) {
+  RestoreReference(slot);
+  reference_->RunSlot(static_cast<size_t>(slot));
+  Synchronize();
+}
+
 std::vector<TensorView> GpuSession::ReferenceOutputs(int slot) {
   return reference_->SlotOutputs(static_cast<size_t>(slot), sized_.outputs);
 }

@@ -137,7 +137,7 @@ void GpuPythonJudgement::Verify(int calls) {
   ComputeReference(slots);
   for (size_t call = 0; call < slots.size(); ++call) {
     const uint16_t slot = slots[call];
-    CheckResult check = checker_.AgainstTruth(slot);
+    CheckResult check = checker_.Verify(slot);
     if (!check.ok)
       check.message +=
           InputsNote(base_.sized(), base_.options().inputs, first + static_cast<int>(call), call);

@@ -16,6 +16,7 @@ struct Tensors {
   const T *answer, *reference;
   const double *truth, *scale;  // both may be null
   double of_scale, of_value, absolute;  // ErrorFloor
+  double of_spread;             // kErrorSpread, or 0
   double largest;               // of T
   long long rows, row;          // number of rows, elements of each
 };
@@ -83,26 +84,37 @@ __device__ void for_each_part(long long rows, long long row, const Part& part) {
   }
 }
 
-// sums: [rows][2], zeroed: squares of finite targets, how many there are.
+// sums: [rows][3], zeroed: squares of finite targets, how many there are, squares of the reference's errors (16-bit types).
 template <typename T>
 __device__ void row_squares(const Tensors<T>& t, double* sums) {
+  const bool has_error = kIsNarrow<T> && t.truth;
   for_each_part(t.rows, t.row, [&](long long r, long long begin, long long end, long long first, long long step,
                                    int lanes) {
-    double part[2] = {};
+    double part[3] = {};
+    const auto add = [&](double x, double reference) {
+      if (!finite(x)) return;
+      part[0] += x * x;
+      part[1] += 1;
+      const double error = reference - x;
+      if (finite(error)) part[2] += error * error;
+    };
     constexpr int kBatch = 8;
     long long i = begin + first;
     for (; i + (kBatch - 1) * step < end; i += kBatch * step) {
-      double x[kBatch];
+      double x[kBatch], reference[kBatch];
 #pragma unroll
-      for (int k = 0; k < kBatch; ++k) x[k] = target(t, i + k * step);
+      for (int k = 0; k < kBatch; ++k) {
+        x[k] = target(t, i + k * step);
+        reference[k] = has_error ? (double)wide(t.reference[i + k * step]) : x[k];
+      }
 #pragma unroll
-      for (int k = 0; k < kBatch; ++k) if (finite(x[k])) { part[0] += x[k] * x[k]; part[1] += 1; }
+      for (int k = 0; k < kBatch; ++k) add(x[k], reference[k]);
     }
     for (; i < end; i += step) {
       const double x = target(t, i);
-      if (finite(x)) { part[0] += x * x; part[1] += 1; }
+      add(x, has_error ? (double)wide(t.reference[i]) : x);
     }
-    add_up(part, sums + r * 2, lanes);
+    add_up(part, sums + r * 3, lanes);
   });
 }
 
@@ -154,7 +166,7 @@ struct Worst {
   // Divisions only where a new worst is found: they cost more than everything else here.
   template <typename T>
   __device__ void see(const Tensors<T>& t, long long i, double x, float reference_value, float y, double rms,
-                      double (&part)[3]) {
+                      double spread, double (&part)[3]) {
     const double infinite = __longlong_as_double(0x7ff0000000000000LL);
     double error, bound;
     if (!finite(x) || !finite(reference_value) || (kIsNarrow<T> && !finite(y))) {
@@ -167,7 +179,7 @@ struct Worst {
       const double reference_error = fabs(reference_value - x), floor = floor_at(t, x, scale);
       error = fabs(y - x);
       if (isnan(error)) error = infinite;
-      bound = fmax(4 * reference_error, floor);
+      bound = fmax(fmax(4 * reference_error, floor), spread);
       if (reference_error > reference * scale) reference = reference_error / scale;
       part[0] += error * error;
       part[1] += reference_error * reference_error;
@@ -192,7 +204,8 @@ __device__ void check(const Tensors<T>& t, const double* sums, double* errors, V
   Worst found;
   for_each_part(t.rows, t.row, [&](long long r, long long begin, long long end, long long first, long long step,
                                    int lanes) {
-    const double rms = sums[r * 2 + 1] > 0 ? sqrt(sums[r * 2] / sums[r * 2 + 1]) : 0;
+    const double count = fmax(sums[r * 3 + 1], 1.0), rms = sqrt(sums[r * 3] / count),
+                 spread = t.of_spread * sqrt(sums[r * 3 + 2] / count);
     double part[3] = {};
     long long i = begin + first;
     for (; i + (kBatch - 1) * step < end; i += kBatch * step) {
@@ -205,9 +218,10 @@ __device__ void check(const Tensors<T>& t, const double* sums, double* errors, V
         x[k] = target(t, i + k * step);
       }
 #pragma unroll
-      for (int k = 0; k < kBatch; ++k) found.see(t, i + k * step, x[k], reference[k], y[k], rms, part);
+      for (int k = 0; k < kBatch; ++k) found.see(t, i + k * step, x[k], reference[k], y[k], rms, spread, part);
     }
-    for (; i < end; i += step) found.see(t, i, target(t, i), wide(t.reference[i]), wide(t.answer[i]), rms, part);
+    for (; i < end; i += step)
+      found.see(t, i, target(t, i), wide(t.reference[i]), wide(t.answer[i]), rms, spread, part);
     add_up(part, errors + r * 3, lanes);
   });
   if (found.wrong) {

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <mutex>
@@ -17,6 +18,7 @@
 #include <thread>
 
 #include "env/cpu/audit.h"
+#include "env/cpu/checks.h"
 #include "env/cpu/compile.h"
 #include "env/cpu/judge.h"
 #include "env/cpu/session.h"
@@ -97,6 +99,26 @@ void Continue(const TimedProcess& process, std::chrono::milliseconds time) {
 }
 
 }  // namespace
+
+TEST_CASE("a timed answer that differs from the reference's is judged by the truth") {
+  Session& session = SharedSession();
+  const std::vector<uint16_t> slots = session.DrawSlots(1);
+  session.FillInputs(slots);
+  const auto elements = static_cast<size_t>(session.sized().outputs[0].elements);
+  const auto* x = static_cast<const float*>(session.Inputs(slots[0])[0].data);
+  std::vector<float> right(elements), off;
+  std::transform(x, x + elements, right.begin(), [](float value) { return value > 0 ? value : 0; });
+  off = right;
+  off[elements / 2] += 0.5F;
+  const auto check = [&](const std::vector<float>& answer, const std::vector<float>& reference) {
+    const auto* answer_bytes = reinterpret_cast<const std::byte*>(answer.data());
+    const auto* reference_bytes = reinterpret_cast<const std::byte*>(reference.data());
+    return Checker(session).AgainstReference(slots[0], {&answer_bytes, 1}, {&reference_bytes, 1}).ok;
+  };
+  CHECK(check(right, right));
+  CHECK(check(right, off));
+  CHECK_FALSE(check(off, right));
+}
 
 TEST_CASE("a timed process is stopped from its start on, before its first batch and after each") {
   const Fd library = Library(kBusyThread);

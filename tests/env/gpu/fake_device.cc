@@ -148,7 +148,7 @@ void SurelyFine(void** arguments) {
 struct Tensors {
   const float *answer, *reference;
   const double *truth, *scale;
-  double of_scale, of_value, absolute, largest;
+  double of_scale, of_value, absolute, of_spread, largest;
   long long rows, row;
 };
 struct Verdict {
@@ -164,8 +164,8 @@ void RowSquares(void** arguments) {
   const auto t = Argument<Tensors>(arguments, 0);
   auto* sums = Argument<double*>(arguments, 1);
   for (long long i = 0; i < t.rows * t.row; ++i) {
-    sums[i / t.row * 2] += TargetAt(t, i) * TargetAt(t, i);
-    sums[i / t.row * 2 + 1] += 1;
+    sums[i / t.row * 3] += TargetAt(t, i) * TargetAt(t, i);
+    sums[i / t.row * 3 + 1] += 1;
   }
 }
 
@@ -174,7 +174,7 @@ void Check(void** arguments) {
   const auto* sums = Argument<const double*>(arguments, 1);
   auto* verdict = Argument<Verdict*>(arguments, 3);
   for (long long i = 0; i < t.rows * t.row; ++i) {
-    const double target = TargetAt(t, i), rms = std::sqrt(sums[i / t.row * 2] / sums[i / t.row * 2 + 1]);
+    const double target = TargetAt(t, i), rms = std::sqrt(sums[i / t.row * 3] / sums[i / t.row * 3 + 1]);
     const double bound = std::max(4 * std::abs(static_cast<double>(t.reference[i]) - target),
                                   t.of_scale * std::max(std::abs(target), rms));
     if (std::abs(static_cast<double>(t.answer[i]) - target) <= bound) continue;

@@ -363,6 +363,12 @@ TEST_CASE("problem files: the check") {
         "my.toml:38: check.extreme_dim: out does not hold one index along it");
   CHECK(Message(With("[check]", "[check]\nextreme_is_max = true")) ==
         "my.toml:38: check.extreme_is_max: has no effect without extreme_dim");
+  for (const char* spread : {"-1", "17"}) {
+    CHECK(Message(With("[check]", fmt::format("[check]\nerror_spread = {}", spread))) ==
+          fmt::format("my.toml:38: check.error_spread: must be from 0 to 16, not {}", spread));
+  }
+  CHECK(ParseProblem(With("[check]", "[check]\nerror_spread = 8"), "my.toml").error_spread == 8);
+  CHECK(ParseProblem(With("[check]", "[check]"), "my.toml").error_spread == 0);
   for (const char* share : {"-0.1", "1.01"}) {
     CHECK(Message(With("[check]", fmt::format("[check]\nleast_own_share = {}", share))) ==
           fmt::format("my.toml:38: check.least_own_share: must be from 0 to 1, not {}", share));

@@ -122,6 +122,36 @@ TEST_CASE("a row may not be worse than four times the reference's RMS error") {
   CHECK(c.Truth().ok);
 }
 
+TEST_CASE(
+    "in 16 bits an element may be off by error_spread times the RMS of the reference's errors along its row") {
+  // Eager's errors are far above rounding; that of one element is nothing by chance.
+  Case c;
+  std::mt19937 random(2);
+  std::normal_distribution<double> error(0, 0.1);
+  for (size_t i = 0; i < c.truth.size(); ++i) {
+    c.reference[i] = static_cast<float>(c.truth[i] + error(random));
+    c.answer[i] = static_cast<float>(c.truth[i] + error(random));
+  }
+  const size_t at = 5 * 256 + 9;
+  c.reference[at] = static_cast<float>(c.truth[at]);
+  const auto check = [&](double off, DType dtype, const std::vector<int64_t>& shape, double spread = 8) {
+    c.answer[at] = static_cast<float>(c.truth[at] + off);
+    return CheckAgainstTruth({"out", shape, 1, dtype, spread}, c.answer, c.reference, c.truth, {}, 2);
+  };
+  const CheckResult right = check(0.65, DType::kBF16, c.shape);
+  INFO(right.message);
+  CHECK(right.ok);
+  CHECK(right.error_bound == Approx(0.8).epsilon(0.1));
+  const CheckResult wrong = check(1.0, DType::kBF16, c.shape);
+  CHECK_FALSE(wrong.ok);
+  CHECK(wrong.message.find("out[5, 9] = ") == 0);
+  CHECK(wrong.message.find("1 of 16384 elements") != std::string::npos);
+  CHECK(check(1.0, DType::kF16, c.shape, 12).ok);
+  CHECK_FALSE(check(0.65, DType::kBF16, c.shape, 0).ok);
+  CHECK_FALSE(check(0.65, DType::kF32, c.shape).ok);
+  CHECK_FALSE(check(0.65, DType::kBF16, {1024, 16}).ok);  // short rows show no spread
+}
+
 TEST_CASE("NaN and Inf must be where the reference has them") {
   Case c;
   c.answer[0] = kNan;
