@@ -190,6 +190,10 @@ int Main(int argc, char** argv) {
   } catch (const Error& error) {
     std::fprintf(stderr, "bench_train: %s\n  %s\n", error.what(), error.next_step().c_str());
     return static_cast<int>(error.code());
+  } catch (const c10::OutOfMemoryError& error) {
+    std::fprintf(stderr, "bench_train: %s\n  fewer --packed-tokens, --shard over more ranks, or --lora\n",
+                 error.what_without_backtrace());
+    return static_cast<int>(ExitCode::kMachine);
   }
 }
 
