@@ -46,12 +46,16 @@ size_t FunctionTable::Add(const std::string& name, const std::string& head, cons
                           const std::vector<std::string>& arguments, const std::string& launch) {
   std::string skeleton;
   std::vector<std::string> numbers;
-  for (size_t at = 0; at < body.size(); ++at) {
-    skeleton += body[at];
-    if (!IsOpen(body[at])) continue;
-    const size_t close = body.find(kClose, at);
-    numbers.push_back(body.substr(at + 1, close - at - 1));
-    at = close;
+  skeleton.reserve(body.size());
+  for (size_t at = 0; at < body.size();) {
+    size_t open = at;
+    while (open < body.size() && !IsOpen(body[open])) ++open;
+    skeleton.append(body, at, open - at);
+    if (open == body.size()) break;
+    skeleton += body[open];
+    const size_t close = body.find(kClose, open);
+    numbers.emplace_back(body, open + 1, close - open - 1);
+    at = close + 1;
   }
   std::string key = head + "\n" + skeleton;
   for (const std::string& parameter : parameters) key += "\n" + parameter;

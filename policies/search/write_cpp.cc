@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "policies/search/common_offsets.h"
 #include "policies/search/cpp_text.h"
+#include "policies/search/stage_key.h"
 
 namespace kevin::search {
 namespace {
@@ -118,15 +120,15 @@ class CppProgram {
       });
     CppStage text{program_, task_, setting_};
     text.sharing = sharing_;
-    text.buffers = BuffersRead(stage);
+    const std::vector<int> read = BuffersRead(stage);
+    text.buffers = read;
     for (const int buffer : BuffersWritten(stage)) {
       if (std::find(text.buffers.begin(), text.buffers.end(), buffer) == text.buffers.end())
         text.buffers.push_back(buffer);
       text.written.insert(buffer);
     }
     for (const auto& [variable, name] : repeats_) text.outer[variable] = name;
-    CppWork(stage, text);
-    const std::vector<int> read = BuffersRead(stage);
+    WriteOnce(stage, text);
     std::vector<std::string> parameters = {"Worker& worker"}, arguments = {"worker"};
     for (const int buffer : text.buffers) {
       const bool is_written = text.written.count(buffer) > 0;
@@ -151,6 +153,20 @@ class CppProgram {
         functions_.Add(CppFunctionName(stage.name), "static void", text.body, parameters, arguments));
   }
 
+  // The stage's text; of equal stages one is written.
+  void WriteOnce(const Stage& stage, CppStage& text) {
+    const std::string key = StageKey(program_, stage, text.buffers);
+    if (key.empty()) return CppWork(stage, text);
+    const auto [found, is_new] = written_.try_emplace(key);
+    Written& written = found->second;
+    if (is_new) {
+      CppWork(stage, text);
+      written = {text.body, text.helpers, text.scratch};
+    } else {
+      text.body = written.body, text.helpers = written.helpers, text.scratch = written.scratch;
+    }
+  }
+
   void Calls(const std::vector<Stage>& stages, int depth, size_t& next, std::string& text) {
     const std::string indent(static_cast<size_t>(2 * depth), ' ');
     for (const Stage& stage : stages) {
@@ -166,10 +182,17 @@ class CppProgram {
     }
   }
 
+  struct Written {
+    std::string body;
+    std::vector<std::string> helpers;
+    std::vector<CppScratch> scratch;
+  };
+
   const Program& program_;
   const Task& task_;
   const Setting& setting_;
   CppSharing sharing_;
+  std::unordered_map<std::string, Written> written_;  // by StageKey
   FunctionTable functions_;
   std::vector<std::pair<int, std::string>> repeats_;
   std::vector<std::string> helpers_;
