@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <limits>
 
 namespace kevin::search {
@@ -68,26 +67,26 @@ std::string CudaElementType(const std::string& dtype) {
 // Names "v12" and "r12" carry the number of a loop variable: numbered anew in the order of their first use, so that equal
 // stages have equal texts.
 std::string WithLocalNumbers(const std::string& body) {
-  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto is_word = [&](char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
   std::map<std::string, std::string> numbers;
   std::string text;
   text.reserve(body.size());
   for (size_t at = 0; at < body.size();) {
-    if (!is_word(body[at])) {
-      text += body[at++];
-      continue;
-    }
-    size_t end = at;
+    size_t word = at;
+    while (word < body.size() && !is_word(body[word])) ++word;
+    size_t end = word;
     while (end < body.size() && is_word(body[end])) ++end;
-    const std::string word = body.substr(at, end - at);
+    const bool is_local = end - word > 1 && (body[word] == 'v' || body[word] == 'r') &&
+                          std::all_of(body.begin() + static_cast<long>(word) + 1,
+                                      body.begin() + static_cast<long>(end), is_digit);
+    text.append(body, at, (is_local ? word + 1 : end) - at);
+    if (is_local)
+      text += numbers.try_emplace(body.substr(word + 1, end - word - 1), std::to_string(numbers.size()))
+                  .first->second;
     at = end;
-    const bool is_local = word.size() > 1 && (word[0] == 'v' || word[0] == 'r') &&
-                          word.find_first_not_of("0123456789", 1) == std::string::npos;
-    if (!is_local) {
-      text += word;
-      continue;
-    }
-    text += word[0] + numbers.try_emplace(word.substr(1), std::to_string(numbers.size())).first->second;
   }
   return text;
 }

@@ -7,7 +7,7 @@
 
 #include "policies/search/common_offsets.h"
 #include "policies/search/cpp_text.h"
-#include "policies/search/stage_key.h"
+#include "policies/search/stage_use.h"
 
 namespace kevin::search {
 namespace {
