@@ -62,12 +62,26 @@ size_t FunctionTable::Add(const std::string& name, const std::string& head, cons
   std::vector<size_t>& group = groups_[key];
   if (group.empty()) order_.push_back(key);
   group.push_back(skeletons_.size());
+  group_of_.push_back(&group);
   skeletons_.push_back(std::move(skeleton));
   numbers_.push_back(std::move(numbers));
   names_.push_back(name);
   heads_.push_back(head);
   launches_.push_back(launch);
   parameters_.push_back(parameters);
+  arguments_.push_back(arguments);
+  return skeletons_.size() - 1;
+}
+
+size_t FunctionTable::AddAgain(size_t number, const std::vector<std::string>& arguments) {
+  group_of_[number]->push_back(skeletons_.size());
+  group_of_.push_back(group_of_[number]);
+  skeletons_.emplace_back();  // that of the first in the group is read
+  numbers_.push_back(numbers_[number]);
+  names_.push_back(names_[number]);
+  heads_.push_back(heads_[number]);
+  launches_.push_back(launches_[number]);
+  parameters_.push_back(parameters_[number]);
   arguments_.push_back(arguments);
   return skeletons_.size() - 1;
 }
