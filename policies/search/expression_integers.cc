@@ -189,11 +189,13 @@ int64_t FindStep(const Sum& e, int64_t divisor, Sum& coarse, Sum& fine) {
 
 }  // namespace
 
-ExprPtr AddInt(const ExprPtr& a, const ExprPtr& b) {
+ExprPtr AddInt(const ExprPtr& a, const ExprPtr& b) { return AddScaled(a, b, 1); }
+
+ExprPtr AddScaled(const ExprPtr& a, const ExprPtr& b, int64_t factor) {
   Sum sum;
   sum.terms.reserve(a->args.size() + b->args.size() + 2);
   sum.AddExpr(a, 1);
-  sum.AddExpr(b, 1);
+  sum.AddExpr(b, factor);
   return FromSum(std::move(sum));
 }
 

@@ -13,22 +13,22 @@ LoopPairUse UseOfLoopPair(const ExprPtr& expr, const Loop& first, const Loop& se
   };
   LoopPairUse use;
   use.is_apart = is(expr, first) || is(expr, second);
-  for (const Expr* node : Nodes(expr)) {
-    if (node->op == "div" || node->op == "mod") {
+  ForEachNode(expr, [&](const Expr& node) {
+    if (node.op == "div" || node.op == "mod") {
       use.is_divided =
-          use.is_divided || Uses(node->args[0], first.variable) || Uses(node->args[0], second.variable);
-      continue;
+          use.is_divided || Uses(node.args[0], first.variable) || Uses(node.args[0], second.variable);
+      return;
     }
-    const bool is_sum = node->op == "sum";
+    const bool is_sum = node.op == "sum";
     int64_t of_first = 0, of_second = 0;
-    for (size_t i = 0; i < node->args.size(); ++i) {
-      const bool has_first = is(node->args[i], first), has_second = is(node->args[i], second);
+    for (size_t i = 0; i < node.args.size(); ++i) {
+      const bool has_first = is(node.args[i], first), has_second = is(node.args[i], second);
       if (!has_first && !has_second) continue;
       use.is_apart = use.is_apart || !is_sum;
-      if (is_sum) (has_first ? of_first : of_second) = node->coefficients[i];
+      if (is_sum) (has_first ? of_first : of_second) = node.coefficients[i];
     }
     use.is_apart = use.is_apart || of_first != of_second * second.extent;
-  }
+  });
   return use;
 }
 

@@ -134,24 +134,12 @@ std::vector<const Stage*> LeafStages(const std::vector<Stage>& stages) {
 
 std::vector<const Stage*> LeafStages(const Program& program) { return LeafStages(program.stages); }
 
-namespace {
-
-// Arguments first, as Nodes.
-void AddLoads(const Expr& e, std::vector<int>& buffers) {
-  for (const ExprPtr& arg : e.args) AddLoads(*arg, buffers);
-  if (e.op == "load") AddOnce(buffers, e.id);
-}
-
-}  // namespace
-
 std::vector<int> BuffersRead(const Stage& stage) {
-  constexpr int kSmall = 256;  // nodes that are quickly walked, those with two ways to them twice
   std::vector<int> buffers;
   ForEachExpr(stage, [&](const ExprPtr& expr) {
-    if (expr->size <= kSmall) return AddLoads(*expr, buffers);
-    for (const Expr* node : Nodes(expr)) {
-      if (node->op == "load") AddOnce(buffers, node->id);
-    }
+    ForEachNode(expr, [&](const Expr& node) {
+      if (node.op == "load") AddOnce(buffers, node.id);
+    });
   });
   return buffers;
 }
