@@ -168,12 +168,13 @@ class LaunchModule(torch.nn.Module):
 
 
 class EmptyModule(torch.nn.Module):
-    """Computes nothing: what a call costs on the way to a module and back. It takes as many weights as the others."""
+    """Computes nothing: what a call costs on the way to a module and back. It takes as many weights as the others. `made`: its
+    outputs; None: zeros."""
 
-    def __init__(self, job):
+    def __init__(self, job, made=None):
         super().__init__()
         register_weights(self, job)
-        made = tuple(torch.zeros(output["shape"], dtype=getattr(torch, output["dtype"])) for output in job["outputs"])
+        made = tuple(made or (torch.zeros(output["shape"], dtype=getattr(torch, output["dtype"])) for output in job["outputs"]))
         self.made = made if len(made) > 1 else made[0]
 
     def forward(self, *inputs):

@@ -1,8 +1,8 @@
-"""Workers on a GPU. A worker makes its context before its candidate comes: its first message has the pool (see below), the
-second one the job, as on a CPU.
+"""Workers on a GPU. A worker makes its context before its candidate comes, after its first message. Then it holds no memory
+of the device but that context. The second message has the job, as on a CPU, and the pool.
 
 Memory is the evaluator's. The pool is one allocation that this process and the evaluator map: all tensors that torch makes
-lie in it (pool_allocator.h), so that the evaluator reads outputs where they are. Inputs and weights are another one, mapped
+for the job lie in it (pool_allocator.h), so that the evaluator reads outputs where they are. Inputs and weights are another one, mapped
 read-only, as tensors for each slot. A batch ends when all streams of the context are idle.
 
 A worker of the role "examine" makes the candidate's first calls, before others are timed (gpu_first_calls.py). It alone may
@@ -66,7 +66,9 @@ class Library:
         for name, result, arguments in [
                 ("KevinEnterGpuSandbox", None, [number, ctypes.POINTER(text), number, ctypes.c_int64, ctypes.c_int64, number,
                                                 self.callback]),
-                ("KevinGpuOpen", number, [number, number, u64, text, number]),
+                ("KevinGpuOpen", number, [number, text, number]),
+                ("KevinGpuEndWarmUp", u64, []),
+                ("KevinGpuTakePool", u64, [number, number, u64, text, number]),
                 ("KevinGpuMapInputs", u64, [number, number, u64, text, number]),
                 ("KevinGpuRelease", None, []),
                 ("KevinGpuPlaceNext", None, [u64]),
@@ -81,22 +83,25 @@ class Library:
 class Device:
     """The context, and torch's allocator in the pool."""
 
-    def __init__(self, path, gpu, pool):
-        self.library, self.number, self.pool = Library(path), gpu["device"], pool
-        self.name, self.pool_bytes = "cuda" if self.number >= 0 else "cpu", gpu["pool_bytes"]
+    def __init__(self, path, gpu):
+        self.library, self.number = Library(path), gpu["device"]
+        self.name = "cuda" if self.number >= 0 else "cpu"
         self.error = ctypes.create_string_buffer(2000)
         self.failure = None
+        self.pool = 0  # its address
 
     def open(self, may_compile, processor):
         """In the new root folder, before the sandbox is complete. A worker that is timed has one processor, once it is warm."""
         try:
-            if not self.library.KevinGpuOpen(self.number, self.pool, self.pool_bytes, self.error, len(self.error)):
-                raise RuntimeError(self.error.value.decode(errors="replace"))
+            self.require(self.library.KevinGpuOpen(self.number, self.error, len(self.error)))
             if self.name == "cuda":
                 self.install()
-                self.warm_up()
+            self.warm_up(self.name)
+            if self.name == "cuda":
                 if may_compile:
                     self.warm_up_profiler()
+                torch._C._cuda_clearCublasWorkspaces()  # each use asks for one again
+            self.library.KevinGpuEndWarmUp()
             if processor >= 0:
                 os.sched_setaffinity(0, {processor})
         except BaseException as error:
@@ -112,13 +117,19 @@ class Device:
         torch.cuda.set_device(self.number)
         count_as_torch(self.library)
 
+    def require(self, done):
+        if not done:
+            raise RuntimeError(self.error.value.decode(errors="replace"))
+        return done
+
     @staticmethod
-    def warm_up():
+    def warm_up(name):
         """What the first operators of a context pay for."""
-        x = torch.ones(64, 64, device="cuda")
+        x = torch.ones(64, 64, device=name)
         torch.relu(x @ x).sum().item()
         (x.half() @ x.half()).softmax(-1)
-        torch.cuda.synchronize()
+        if name == "cuda":
+            torch.cuda.synchronize()
 
     @staticmethod
     def warm_up_profiler():
@@ -128,14 +139,16 @@ class Device:
             torch.ones(64, device="cuda")
             torch.cuda.synchronize()
 
+    def take_pool(self, descriptor, number_of_bytes):
+        self.pool = self.require(
+            self.library.KevinGpuTakePool(self.number, descriptor, number_of_bytes, self.error, len(self.error)))
+
     def map_inputs(self, descriptor, number_of_bytes):
-        address = self.library.KevinGpuMapInputs(self.number, descriptor, number_of_bytes, self.error, len(self.error))
-        if not address:
-            raise RuntimeError(self.error.value.decode(errors="replace"))
-        return address
+        return self.require(
+            self.library.KevinGpuMapInputs(self.number, descriptor, number_of_bytes, self.error, len(self.error)))
 
     def view(self, address, tensor):
-        """A tensor of memory that is not the pool's."""
+        """A tensor at an address, of memory that torch's allocator has not handed out."""
         self.library.KevinGpuPlaceNext(address)
         try:
             return torch.empty(tensor["shape"], dtype=getattr(torch, tensor["dtype"]), device=self.name)
@@ -210,9 +223,10 @@ def run(server, own, first, descriptors):
     """A worker from its first message to its end."""
     import caller
     from worker import ARENA, BUNDLE, INPUTS, JOB, LOG, PAGE
+    POOL = PAGE  # of the second message: the page came with the first
     os.dup2(descriptors[LOG], 1)
     os.dup2(descriptors[LOG], 2)
-    device = Device(sys.argv[1], first["gpu"], descriptors[ARENA])
+    device = Device(sys.argv[1], first["gpu"])
     page = server.library.KevinMapPage(descriptors[PAGE])
     opened = device.library.callback(
         functools.partial(device.open, first["gpu"]["may_compile"] != 0, first["gpu"]["processor"]))
@@ -231,6 +245,7 @@ def run(server, own, first, descriptors):
         os._exit(0)  # a spare that was not needed
     job = json.loads(caller.contents(descriptors[JOB]))
     os.close(descriptors[JOB])
+    device.take_pool(descriptors[POOL], job["pool_bytes"])
     bundle = caller.contents(descriptors[BUNDLE])
     worker = make_worker(server.library, device, page, job, descriptors[INPUTS])
     own.send(b"l")  # from here on a candidate's code may run, and what its first calls have left is read
@@ -281,7 +296,9 @@ def make_worker(library, device, page, job, inputs):
                 taken, module, holders = caller.load_candidate(self.job, bundle, synchronize=device.synchronize)
                 return GpuCalls(library, page, taken, self.tensors.slots_of(taken), module, holders)
             with torch.device(device.name):
-                module, empty = caller.ReferenceModule(self.job), caller.EmptyModule(self.job)
+                module = caller.ReferenceModule(self.job)
+                # Its outputs are named and never read or written: they take no room in the pool.
+                empty = caller.EmptyModule(self.job, [device.view(device.pool, each) for each in job["outputs"]])
                 small = torch.zeros(1)
             slots = self.tensors.slots
             self.empty = EmptyGpuCalls(library, page, self.job, slots, empty, list(empty._parameters.values()))

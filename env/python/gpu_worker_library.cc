@@ -1,5 +1,5 @@
 // The part of kevin-python-worker.so for a worker on a GPU (env/python/gpu_worker.py): the sandbox around the making of its
-// context, the memory of the evaluator, torch's allocator in the pool. Like the rest of that library nothing of it is
+// context and the warm-up, the memory of the evaluator, torch's allocator in the pool. Like the rest of that library nothing of it is
 // believed.
 
 #include "env/python/gpu_worker_library.h"
@@ -62,26 +62,58 @@ class CudaPoolDevice final : public PoolDevice {
   bool Synchronize() override { return Cu().CtxSynchronize() == 0; }
 };
 
+constexpr size_t kWarmUpBytes = size_t{128} << 20;  // the largest blocks are cuBLAS's workspaces, 32 MiB each
+
+CudaPoolDevice pool_device;
+
+// Memory, and who hands it out. The default has none.
+class Region {
+ public:
+  Region() = default;
+  explicit Region(SharedDeviceMemory memory)
+      : memory_(std::move(memory)),
+        allocator_(std::make_unique<PoolAllocator>(memory_.data(), memory_.bytes(), pool_device)) {}
+
+  PoolAllocator& allocator() { return *allocator_; }
+  uint64_t data() const { return memory_.data(); }
+  uint64_t bytes() const { return memory_.bytes(); }
+  bool Contains(uint64_t address) const { return address - data() < bytes(); }
+
+ private:
+  SharedDeviceMemory memory_;
+  std::unique_ptr<PoolAllocator> allocator_ = std::make_unique<PoolAllocator>(0, 0, pool_device);
+};
+
+// The pool serves the job. What comes before it lies in a region of this process's own, of which no block is handed out
+// any more afterwards.
 struct GpuWorkerMemory {
-  SharedDeviceMemory pool, fixed, inputs;
-  CudaPoolDevice device;
-  std::unique_ptr<PoolAllocator> allocator;
+  Region warm_up, pool;
+  SharedDeviceMemory inputs;
+  Region* serving = &warm_up;
 };
 
 GpuWorkerMemory* gpu_memory = nullptr;  // never freed: tensors use it until the process ends
-std::atomic<uint64_t> next_place = 0;   // of the next tensor that is made; 0: in the pool
+std::atomic<uint64_t> next_place = 0;   // of the next tensor that is made; 0: in the region that serves
 
 void* AllocateInPool(size_t bytes, PoolDevice::Stream stream) {
   if (const uint64_t place = next_place.exchange(0)) return reinterpret_cast<void*>(place);
-  const uint64_t address = gpu_memory->allocator->Allocate(bytes, stream);
+  Region& region = *gpu_memory->serving;
+  const uint64_t address = region.allocator().Allocate(bytes, stream);
   if (address != 0) return reinterpret_cast<void*>(address);
-  const PoolStatistics used = gpu_memory->allocator->statistics();
+  const PoolStatistics used = region.allocator().statistics();
   TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes >> 20,
-                   " MiB. Of ", gpu_memory->pool.bytes() >> 20, " MiB for a candidate ", used.allocated >> 20,
+                   " MiB. Of ", region.bytes() >> 20, " MiB for a candidate ", used.allocated >> 20,
                    " MiB are allocated and ", used.reserved >> 20, " MiB reserved.");
 }
 
-void FreeInPool(void* data) { gpu_memory->allocator->Free(reinterpret_cast<uint64_t>(data)); }
+PoolAllocator& AllocatorOf(uint64_t address) {
+  return (gpu_memory->warm_up.Contains(address) ? gpu_memory->warm_up : gpu_memory->pool).allocator();
+}
+
+void FreeInPool(void* data) {
+  const auto address = reinterpret_cast<uint64_t>(data);
+  AllocatorOf(address).Free(address);
+}
 
 // Where a test lets a host's memory stand for a device's (tests/env/gpu/fake_device.cc), torch's CPU tensors lie in the pool.
 class HostPoolAllocator final : public c10::Allocator {
@@ -129,8 +161,9 @@ void KevinEnterGpuSandbox(int namespaces, const char* const* folders, int count,
   kevin::EnterWorkerSandbox(options);
 }
 
-// Makes the context and imports the pool. `device` -1: a host's memory stands for a device's. 0: `error` has the reason.
-int KevinGpuOpen(int device, int pool_fd, uint64_t pool_bytes, char* error, int error_bytes) {
+// Makes the context, and memory for the warm-up. `device` -1: a host's memory stands for a device's. 0: `error` has the
+// reason.
+int KevinGpuOpen(int device, char* error, int error_bytes) {
   return kevin::Guarded(error, error_bytes, [&] {
     kevin::LoadDriver();
     const int number = std::max(device, 0);
@@ -139,13 +172,32 @@ int KevinGpuOpen(int device, int pool_fd, uint64_t pool_bytes, char* error, int 
     KEVIN_CU(DevicePrimaryCtxRetain, &context, number);
     KEVIN_CU(CtxSetCurrent, context);
     auto memory = std::make_unique<kevin::GpuWorkerMemory>();
-    memory->pool = kevin::SharedDeviceMemory::Import(number, pool_fd, pool_bytes, kevin::Access::kReadWrite);
-    memory->allocator =
-        std::make_unique<kevin::PoolAllocator>(memory->pool.data(), memory->pool.bytes(), memory->device);
+    memory->warm_up = kevin::Region(kevin::SharedDeviceMemory::Create(number, kevin::kWarmUpBytes));
     gpu_memory = memory.release();
-    kevin::SetArena(reinterpret_cast<std::byte*>(gpu_memory->pool.data()));
     if (device < 0) c10::SetAllocator(c10::DeviceType::CPU, new kevin::HostPoolAllocator, 10);
   });
+}
+
+// Nothing is allocated until the pool comes. The memory of the warm-up goes back to the device, unless a tensor or a
+// library still uses some of it. The bytes that stay.
+uint64_t KevinGpuEndWarmUp() {
+  kevin::Region& warm_up = gpu_memory->warm_up;
+  gpu_memory->serving = &gpu_memory->pool;
+  warm_up.allocator().Release();
+  const kevin::PoolStatistics used = warm_up.allocator().statistics();
+  if (used.reserved == 0) warm_up = kevin::Region();
+  return warm_up.bytes();
+}
+
+// Once, before any code of a candidate runs: from here on torch allocates in the pool. The address of its memory; 0:
+// `error` has the reason.
+uint64_t KevinGpuTakePool(int device, int fd, uint64_t bytes, char* error, int error_bytes) {
+  kevin::Guarded(error, error_bytes, [&] {
+    gpu_memory->pool = kevin::Region(
+        kevin::SharedDeviceMemory::Import(std::max(device, 0), fd, bytes, kevin::Access::kReadWrite));
+    kevin::SetArena(reinterpret_cast<std::byte*>(gpu_memory->pool.data()));
+  });
+  return gpu_memory->pool.data();
 }
 
 // The inputs of all slots. They are read-only for this process unless it changes that itself, which changes its own copy.
@@ -163,22 +215,23 @@ void* KevinGpuAllocate(ssize_t bytes, int, void* stream) {
 }
 void KevinGpuFree(void* data, ssize_t, int, void*) { kevin::FreeInPool(data); }
 void KevinGpuRecordStream(void* data, void* stream) {
-  gpu_memory->allocator->RecordStream(reinterpret_cast<uint64_t>(data), stream);
+  const auto address = reinterpret_cast<uint64_t>(data);
+  kevin::AllocatorOf(address).RecordStream(address, stream);
 }
-void KevinGpuRelease() { gpu_memory->allocator->Release(); }
+void KevinGpuRelease() { gpu_memory->serving->allocator().Release(); }
 
 // The next tensor that is made lies at this address; 0: in the pool.
 void KevinGpuPlaceNext(uint64_t address) { kevin::next_place = address; }
 
 // 10 numbers, in the order of PoolStatistics, and the pool's bytes.
 void KevinGpuStatistics(uint64_t* numbers) {
-  const kevin::PoolStatistics s = gpu_memory->allocator->statistics();
+  const kevin::PoolStatistics s = gpu_memory->pool.allocator().statistics();
   const uint64_t all[] = {s.allocated,   s.most_allocated,        s.reserved, s.most_reserved,
                           s.live_blocks, s.allocations,           s.frees,    s.joins,
                           s.failures,    gpu_memory->pool.bytes()};
   std::copy(std::begin(all), std::end(all), numbers);
 }
-void KevinGpuResetPeaks() { gpu_memory->allocator->ResetPeaks(); }
+void KevinGpuResetPeaks() { gpu_memory->pool.allocator().ResetPeaks(); }
 
 // Waits for all work of the context. The driver's code, 0: none failed.
 int KevinGpuSynchronize() { return kevin::Cu().CtxSynchronize(); }

@@ -53,7 +53,8 @@ class PythonWorkers {
   ChildProcess process_;
 };
 
-// Once for each worker; twice on a GPU. Throws Error(kBroken) when it has ended.
+// Once for each worker; twice on a GPU, where the second message has the worker's pool in place of the page, which came with
+// the first one (env/gpu/judge/python_side.h). Throws Error(kBroken) when it has ended.
 void SendJob(int socket, const std::string& text, const int (&descriptors)[kJobText]);
 
 }  // namespace kevin

@@ -27,7 +27,7 @@ void CppConjuncts(const ExprPtr& condition, std::vector<ExprPtr>& parts) {
 std::optional<CppFieldBound> CppReadBound(const ExprPtr& part, const std::vector<Loop>& n) {
   if ((part->op != "less" && part->op != "less_equal") || part->args[0]->type != Type::kInt)
     return std::nullopt;
-  ExprPtr inside = AddInt(part->args[1], Scaled(part->args[0], -1));
+  ExprPtr inside = AddScaled(part->args[1], part->args[0], -1);
   if (part->op == "less") inside = AddInt(inside, Int(-1));
   CppFieldBound bound;
   for (const Loop& loop : n) {
@@ -188,16 +188,16 @@ bool CppFieldPlanner::SplitOffset(const Expr& load) {
     const std::optional<int64_t> stride = StrideOf(load.args[0], axis.n);
     if (!stride || *stride % axis.stride != 0) return false;
     const int64_t pitch = *stride / axis.stride;
-    rest_ = AddInt(rest_, Scaled(positions_[i], -pitch));
+    rest_ = AddScaled(rest_, positions_[i], -pitch);
     if (Uses(rest_, axis.n)) return false;
     axis.low = std::clamp<int64_t>(axis.low, 0, axis.positions);
     axis.high = std::clamp<int64_t>(axis.high, axis.low, axis.positions);
     const bool is_expanded = !field.bounds.empty() && axis.n == work_.n.back().variable;
     axis.position = is_expanded ? axis.n : next_variable_++;
     value_offset =
-        AddInt(value_offset, Scaled(AddInt(Variable(axis.position, axis.positions), Int(first_[i])), pitch));
+        AddScaled(value_offset, AddInt(Variable(axis.position, axis.positions), Int(first_[i])), pitch);
     shift_of_[axis.n] =
-        AddInt(AddInt(positions_[i], Int(-first_[i])), Scaled(CppVariableOf(work_.n, axis.n), -axis.stride));
+        AddScaled(AddInt(positions_[i], Int(-first_[i])), CppVariableOf(work_.n, axis.n), -axis.stride);
   }
   field.value = Load(load.id, Type::kFloat, AddInt(rest_, value_offset));
   return true;
@@ -220,13 +220,12 @@ void CppFieldPlanner::MakeOffset() {
   for (const CppField::Axis& axis : field.axes) {
     const ExprPtr shift = shift_of_.at(axis.n);
     const ExprPtr step = AddInt(CppVariableOf(work_.n, axis.n), DivInt(shift, axis.stride));
-    plan_.offset = AddInt(plan_.offset, Scaled(step, axis.pitch));
-    if (axis.stride > 1)
-      plan_.offset = AddInt(plan_.offset, Scaled(ModInt(shift, axis.stride), axis.phase_pitch));
+    plan_.offset = AddScaled(plan_.offset, step, axis.pitch);
+    if (axis.stride > 1) plan_.offset = AddScaled(plan_.offset, ModInt(shift, axis.stride), axis.phase_pitch);
   }
   for (size_t i = 0; i < field.rest.size(); ++i) {
     const ExprPtr variable = Variable(field.rest[i].variable, field.rest[i].extent);
-    plan_.offset = AddInt(plan_.offset, Scaled(variable, field.rest_pitch[i]));
+    plan_.offset = AddScaled(plan_.offset, variable, field.rest_pitch[i]);
   }
 }
 

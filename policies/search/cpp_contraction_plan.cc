@@ -187,7 +187,7 @@ bool CppPlanner::PlanColumns(CppContractionPlan& plan, const ExprPtr& offset, bo
   plan.pitch.assign(strides.begin() + static_cast<long>(plan.first_column), strides.end());
   const ExprPtr first = CppAtZero(offset, n, plan.first_column);
   plan.right_base = CppAtZero(first, plan.work.k);
-  plan.right_k = CppAtZero(AddInt(first, Scaled(plan.right_base, -1)), n);
+  plan.right_k = CppAtZero(AddScaled(first, plan.right_base, -1), n);
   return plan.right_k->low > -(int64_t{1} << 31) && plan.right_k->high < (int64_t{1} << 31);
 }
 

@@ -113,9 +113,9 @@ class CppPrinter {
     bool lanes = false, named = false, constant = false;
   };
   struct Scope {
-    std::string head, text;               // the head comes after what is hoisted out of the scope
-    std::map<std::string, Value> values;  // by key
-    std::vector<int> variables, results;  // bound here
+    std::string head, text;                         // the head comes after what is hoisted out of the scope
+    std::unordered_map<std::string, Value> values;  // by key
+    std::vector<int> variables, results;            // bound here
     bool owns_lanes = false;
   };
   struct Binding {
@@ -163,7 +163,7 @@ class CppPrinter {
   mutable std::unordered_map<const Expr*, std::pair<ExprPtr, Leaves>> leaves_;
   std::vector<Scope> scopes_;
   std::map<int, Binding> variables_, results_;
-  std::map<std::string, int> uses_;  // of the expression being printed, by key
+  std::unordered_map<std::string, int> uses_;  // of the expression being printed, by key
   int lanes_variable_ = -1;
   std::string lanes_name_;
   int lanes_depth_ = 0;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <limits>
 
 namespace kevin::search {
@@ -68,26 +67,26 @@ std::string CudaElementType(const std::string& dtype) {
 // Names "v12" and "r12" carry the number of a loop variable: numbered anew in the order of their first use, so that equal
 // stages have equal texts.
 std::string WithLocalNumbers(const std::string& body) {
-  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto is_word = [&](char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
   std::map<std::string, std::string> numbers;
   std::string text;
   text.reserve(body.size());
   for (size_t at = 0; at < body.size();) {
-    if (!is_word(body[at])) {
-      text += body[at++];
-      continue;
-    }
-    size_t end = at;
+    size_t word = at;
+    while (word < body.size() && !is_word(body[word])) ++word;
+    size_t end = word;
     while (end < body.size() && is_word(body[end])) ++end;
-    const std::string word = body.substr(at, end - at);
+    const bool is_local = end - word > 1 && (body[word] == 'v' || body[word] == 'r') &&
+                          std::all_of(body.begin() + static_cast<long>(word) + 1,
+                                      body.begin() + static_cast<long>(end), is_digit);
+    text.append(body, at, (is_local ? word + 1 : end) - at);
+    if (is_local)
+      text += numbers.try_emplace(body.substr(word + 1, end - word - 1), std::to_string(numbers.size()))
+                  .first->second;
     at = end;
-    const bool is_local = word.size() > 1 && (word[0] == 'v' || word[0] == 'r') &&
-                          word.find_first_not_of("0123456789", 1) == std::string::npos;
-    if (!is_local) {
-      text += word;
-      continue;
-    }
-    text += word[0] + numbers.try_emplace(word.substr(1), std::to_string(numbers.size())).first->second;
   }
   return text;
 }
@@ -137,18 +136,46 @@ std::string CudaText::KnobText(const std::string& name, int64_t fallback) const 
   return setting_.count(full) ? full : std::to_string(fallback);
 }
 
-void CudaText::AddLine(const std::string& line) { lines_.emplace_back(line, 0); }
+void CudaText::AddLine(const std::string& line) {
+  lines_.emplace_back(line, 0);
+  if (recipe_ != nullptr) recipe_->steps.emplace_back().line = line;
+}
 
 std::string CudaText::AddWorkspace(const std::string& type, const std::string& count, bool zeroed) {
   const std::string name = fmt::format("w{}", workspaces_++);
   const std::string text =
       fmt::format("{0}* {1} = {2}workspace<{0}>({3});", type, name, zeroed ? "zeroed_" : "", count);
   if (zeroed) {
-    AddLine(text);
+    lines_.emplace_back(text, 0);
   } else {
     workspace_lines_.push_back(text);
   }
+  if (recipe_ != nullptr) {
+    CudaRecipe::Step& step = recipe_->steps.emplace_back();
+    step.type = type, step.count = count, step.zeroed = zeroed;
+    recipe_->workspaces.push_back(name);
+  }
   return name;
+}
+
+void CudaText::Repeat(const CudaRecipe& recipe, const std::vector<int>& buffers) {
+  std::vector<std::string> workspaces;
+  for (const CudaRecipe::Step& step : recipe.steps) {
+    if (!step.line.empty()) {
+      AddLine(step.line);
+      continue;
+    }
+    if (!step.type.empty()) {
+      workspaces.push_back(AddWorkspace(step.type, step.count, step.zeroed));
+      continue;
+    }
+    std::vector<std::string> arguments;
+    for (const CudaRecipe::Argument& argument : step.arguments)
+      arguments.push_back(argument.buffer >= 0
+                              ? BufferArgument(buffers.at(static_cast<size_t>(argument.buffer)))
+                              : workspaces.at(static_cast<size_t>(argument.workspace)));
+    lines_.emplace_back("", static_cast<int64_t>(table_.AddAgain(step.call, arguments)));
+  }
 }
 
 void CudaText::AddDeclarations(const std::string& text) {
@@ -217,6 +244,7 @@ std::string CudaKernel::Buffer(int buffer) {
     AddParameter(fmt::format("{}{}*{} {}", writes ? "" : "const ", type,
                              writes && reads ? "" : " __restrict__", found->second),
                  text_.BufferArgument(buffer));
+    argument_buffers_.back() = buffer;
   }
   return found->second;
 }
@@ -224,6 +252,7 @@ std::string CudaKernel::Buffer(int buffer) {
 void CudaKernel::AddParameter(const std::string& parameter, const std::string& argument) {
   parameters_.push_back(parameter);
   arguments_.push_back(argument);
+  argument_buffers_.push_back(-1);
 }
 
 std::string CudaKernel::Fresh(const std::string& prefix) {
@@ -250,6 +279,22 @@ void CudaKernel::Launch(const std::string& name, const std::string& body, const 
                                             : fmt::format("<<<{}, {}, {}>>>", grid, block, shared);
   const size_t call = text_.table().Add(name, head, WithLocalNumbers(body), parameters_, arguments_, launch);
   text_.lines_.emplace_back("", static_cast<int64_t>(call));
+  if (text_.recipe_ != nullptr) Note(call, *text_.recipe_);
+}
+
+void CudaKernel::Note(size_t call, CudaRecipe& recipe) const {
+  CudaRecipe::Step& step = recipe.steps.emplace_back();
+  step.call = call;
+  const auto place = [](const auto& list, const auto& one) {
+    const auto found = std::find(list.begin(), list.end(), one);
+    return found == list.end() ? -1 : static_cast<int>(found - list.begin());
+  };
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    CudaRecipe::Argument& argument = step.arguments.emplace_back();
+    argument.buffer = place(recipe.buffers, argument_buffers_[i]);
+    argument.workspace = place(recipe.workspaces, arguments_[i]);
+    recipe.is_repeatable = recipe.is_repeatable && (argument.buffer >= 0 || argument.workspace >= 0);
+  }
 }
 
 }  // namespace kevin::search

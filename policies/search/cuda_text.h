@@ -38,6 +38,24 @@ enum class CudaSharing {
   kForms,  // and places in buffers; few forms of tiles and groups are used, whatever the sizes
 };
 
+// What the writing of one stage added to a text, so that an equal stage adds the same without being written.
+struct CudaRecipe {
+  struct Argument {
+    int buffer = -1, workspace = -1;  // the place among those of the recipe; one of the two
+  };
+  struct Step {
+    std::string line;         // of AddLine; else
+    std::string type, count;  // of AddWorkspace; else
+    bool zeroed = false;
+    size_t call = 0;  // a launch
+    std::vector<Argument> arguments;
+  };
+  std::vector<Step> steps;
+  std::vector<int> buffers;             // of the stage, sorted
+  std::vector<std::string> workspaces;  // names
+  bool is_repeatable = true;            // false: an argument is neither a buffer nor a workspace
+};
+
 class CudaText {
  public:
   // `owners`: by stage, the stage whose knobs it uses (CudaKnobOwners).
@@ -82,6 +100,11 @@ class CudaText {
   std::string ElementType(int buffer) const;
   int ElementBytes(int buffer) const;
 
+  // From now on `recipe` gets what is added; null: none does.
+  void Record(CudaRecipe* recipe) { recipe_ = recipe; }
+  // The same for the buffers of another stage.
+  void Repeat(const CudaRecipe& recipe, const std::vector<int>& buffers);
+
   FunctionTable& table() { return table_; }
   std::string Finish();
   size_t kernels() const { return table_.definitions(); }  // so far
@@ -99,6 +122,7 @@ class CudaText {
   std::vector<std::pair<std::string, int64_t>>
       lines_;  // a statement, or the number of a call (then the text is empty)
   std::vector<std::string> declarations_, workspace_lines_;
+  CudaRecipe* recipe_ = nullptr;
   friend class CudaKernel;
 };
 
@@ -134,11 +158,14 @@ class CudaKernel {
               const std::string& attributes = "");
 
  private:
+  void Note(size_t call, CudaRecipe& recipe) const;
+
   CudaText& text_;
   std::set<int> reads_, writes_;
   std::map<int, std::string> names_;
   std::map<int, std::string> repeat_names_;
   std::vector<std::string> parameters_, arguments_;
+  std::vector<int> argument_buffers_;  // by argument; -1: none
   std::map<std::string, int> fresh_;
 };
 
@@ -252,7 +279,6 @@ constexpr int kNeighbour = 1 << 28;  // the variable w
 
 // --- Stages (one file each); they add kernels and lines to the text ---
 
-void WriteCudaStage(CudaText& text, const Stage& stage);
 void WriteCudaPointwise(CudaText& text, const Stage& stage, const Pointwise& work);
 void WriteCudaReduction(CudaText& text, const Stage& stage, const Reduction& work);
 void WriteCudaScan(CudaText& text, const Stage& stage, const Scan& work);

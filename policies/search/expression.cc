@@ -161,7 +161,7 @@ ExprPtr Compare(Op op, const ExprPtr& a, const ExprPtr& b) {
   if (IsChoiceOfConstants(b) && IsConstant(a))
     return Select(b->args[0], Compare(op, a, b->args[1]), Compare(op, a, b->args[2]));
   if (a->type == Type::kInt) {
-    const ExprPtr difference = AddInt(a, Scaled(b, -1));
+    const ExprPtr difference = AddScaled(a, b, -1);
     const int64_t low = difference->low, high = difference->high;
     if (op == "less" && high < 0) return Bool(true);
     if (op == "less" && low >= 0) return Bool(false);

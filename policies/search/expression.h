@@ -64,6 +64,7 @@ ExprPtr Result(int id, Type type = Type::kFloat);
 // --- Integers. All simplify. ---
 ExprPtr AddInt(const ExprPtr& a, const ExprPtr& b);
 ExprPtr Scaled(const ExprPtr& a, int64_t factor);
+ExprPtr AddScaled(const ExprPtr& a, const ExprPtr& b, int64_t factor);  // a + factor * b
 ExprPtr MulInt(const ExprPtr& a, const ExprPtr& b);
 ExprPtr DivInt(const ExprPtr& a, int64_t divisor);  // rounds down
 ExprPtr ModInt(const ExprPtr& a, int64_t divisor);
@@ -90,6 +91,17 @@ ExprPtr ToType(const ExprPtr& a, Type type);
 ExprPtr Substitute(const ExprPtr& expr, const std::function<ExprPtr(const Expr&)>& replace);
 // Every distinct node below and with `expr`, arguments first.
 std::vector<const Expr*> Nodes(const ExprPtr& expr);
+// The same for `visit`, which may get a node of a small expression more than once.
+template <class Visit>
+void ForEachNode(const ExprPtr& expr, const Visit& visit) {
+  constexpr int kSmall = 256;  // nodes that are walked more quickly than noted
+  if (expr->size > kSmall) {
+    for (const Expr* node : Nodes(expr)) visit(*node);
+    return;
+  }
+  for (const ExprPtr& arg : expr->args) ForEachNode(arg, visit);
+  visit(*expr);
+}
 bool Uses(const ExprPtr& expr, int variable);
 // a where `expr` = a * variable + (what does not depend on it); nullopt where it is not of that form. 0 where the
 // variable does not occur.

@@ -64,6 +64,7 @@ struct Sum {
 
 Sum SumOf(const ExprPtr& e) {
   Sum sum;
+  sum.terms.reserve(e->args.size() + 1);
   sum.AddExpr(e, 1);
   return sum;
 }
@@ -71,8 +72,8 @@ Sum SumOf(const ExprPtr& e) {
 // d * (e / d) + e % d = e. Returns whether one such pair was joined.
 bool JoinDivAndMod(Sum& sum) {
   for (size_t i = 0; i < sum.terms.size(); ++i) {
+    if (sum.terms[i].atom->op != "mod" || sum.terms[i].coefficient == 0) continue;
     const Term mod = sum.terms[i];
-    if (mod.atom->op != "mod" || mod.coefficient == 0) continue;
     const ExprPtr quotient = DivInt(mod.atom->args[0], mod.atom->integer);
     // The quotient may itself be a sum: all of its terms must be there.
     const Sum wanted = SumOf(quotient);
@@ -127,12 +128,14 @@ ExprPtr FromSum(Sum sum) {
   expr.op = "sum";
   expr.type = Type::kInt;
   expr.integer = sum.constant;
-  for (const Term& term : sum.terms) {
-    expr.args.push_back(term.atom);
-    expr.coefficients.push_back(term.coefficient);
-  }
   expr.low = sum.Low();
   expr.high = sum.High();
+  expr.args.reserve(sum.terms.size());
+  expr.coefficients.reserve(sum.terms.size());
+  for (Term& term : sum.terms) {
+    expr.args.push_back(std::move(term.atom));
+    expr.coefficients.push_back(term.coefficient);
+  }
   return Finish(std::move(expr));
 }
 
@@ -186,14 +189,19 @@ int64_t FindStep(const Sum& e, int64_t divisor, Sum& coarse, Sum& fine) {
 
 }  // namespace
 
-ExprPtr AddInt(const ExprPtr& a, const ExprPtr& b) {
-  Sum sum = SumOf(a);
-  sum.AddExpr(b, 1);
+ExprPtr AddInt(const ExprPtr& a, const ExprPtr& b) { return AddScaled(a, b, 1); }
+
+ExprPtr AddScaled(const ExprPtr& a, const ExprPtr& b, int64_t factor) {
+  Sum sum;
+  sum.terms.reserve(a->args.size() + b->args.size() + 2);
+  sum.AddExpr(a, 1);
+  sum.AddExpr(b, factor);
   return FromSum(std::move(sum));
 }
 
 ExprPtr Scaled(const ExprPtr& a, int64_t factor) {
   Sum sum;
+  sum.terms.reserve(a->args.size() + 1);
   sum.AddExpr(a, factor);
   return FromSum(std::move(sum));
 }
@@ -235,6 +243,7 @@ ExprPtr ModInt(const ExprPtr& a, int64_t divisor) {
 
 ExprPtr OffsetOf(const std::vector<ExprPtr>& index, const std::vector<int64_t>& shape) {
   Sum sum;
+  sum.terms.reserve(2 * shape.size());
   int64_t stride = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     sum.AddExpr(index[i], stride);
@@ -259,6 +268,7 @@ ExprPtr SumOfTerms(int64_t constant, const std::vector<ExprPtr>& args,
                    const std::vector<int64_t>& coefficients) {
   Sum sum;
   sum.constant = constant;
+  sum.terms.reserve(2 * args.size());
   for (size_t i = 0; i < args.size(); ++i) sum.AddExpr(args[i], coefficients[i]);
   return FromSum(std::move(sum));
 }

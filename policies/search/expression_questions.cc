@@ -31,41 +31,51 @@ ExprPtr Rebuild(const Expr& e, const std::vector<ExprPtr>& args) {
 class NodeSet {
  public:
   explicit NodeSet(int size) {
-    size_t slots = 16;
+    size_t slots = few_.size();
     while (slots < 2 * static_cast<size_t>(std::min(size, 1 << 10))) slots *= 2;
-    slots_.resize(slots);
+    if (slots == few_.size()) return;
+    many_.resize(slots);
+    slots_ = many_.data(), count_of_slots_ = slots;
   }
+  NodeSet(const NodeSet&) = delete;
+  NodeSet& operator=(const NodeSet&) = delete;
   // The slot of the node, or the empty one where it would be; of equal trees one stands for all.
   const Expr*& Slot(const Expr* e) {
-    if (2 * count_ >= slots_.size()) Grow();
-    return SlotIn(slots_, e);
+    if (2 * count_ >= count_of_slots_) Grow();
+    return SlotIn(slots_, count_of_slots_, e);
   }
   void NoteNew() { ++count_; }
 
  private:
-  static const Expr*& SlotIn(std::vector<const Expr*>& slots, const Expr* e) {
+  static const Expr*& SlotIn(const Expr** slots, size_t count, const Expr* e) {
     size_t at = 0;
     std::memcpy(&at, e->key.data(), std::min(sizeof at, e->key.size()));
     for (;; ++at) {
-      const Expr*& slot = slots[at & (slots.size() - 1)];
+      const Expr*& slot = slots[at & (count - 1)];
       if (slot == nullptr || slot == e || slot->key == e->key) return slot;
     }
   }
   void Grow() {
-    std::vector<const Expr*> larger(4 * slots_.size());
-    for (const Expr* e : slots_) {
-      if (e != nullptr) SlotIn(larger, e) = e;
+    std::vector<const Expr*> larger(4 * count_of_slots_);
+    for (size_t i = 0; i < count_of_slots_; ++i) {
+      if (slots_[i] != nullptr) SlotIn(larger.data(), larger.size(), slots_[i]) = slots_[i];
     }
-    slots_ = std::move(larger);
+    many_ = std::move(larger);
+    slots_ = many_.data(), count_of_slots_ = many_.size();
   }
 
-  std::vector<const Expr*> slots_;
-  size_t count_ = 0;
+  std::array<const Expr*, 32> few_{};
+  std::vector<const Expr*> many_;
+  const Expr** slots_ = few_.data();
+  size_t count_of_slots_ = few_.size(), count_ = 0;
 };
 
 class Collection {
  public:
-  explicit Collection(const ExprPtr& e) : seen_(e->size) { Add(e); }
+  explicit Collection(const ExprPtr& e) : seen_(e->size) {
+    nodes.reserve(static_cast<size_t>(std::min(e->size, 64)));
+    Add(e);
+  }
   std::vector<const Expr*> nodes;
 
  private:
@@ -88,14 +98,17 @@ class Substitution {
     ExprPtr result = replace_(*e);
     if (!result && e->args.empty()) return e;  // not worth an entry
     if (!result) {
-      std::vector<ExprPtr> args;
-      args.reserve(e->args.size());
-      bool changed = false;
-      for (const ExprPtr& arg : e->args) {
-        args.push_back(Of(arg));
-        changed |= args.back() != arg;
+      std::vector<ExprPtr> args;  // empty until one of them changes
+      for (size_t i = 0; i < e->args.size(); ++i) {
+        ExprPtr arg = Of(e->args[i]);
+        if (args.empty() && arg == e->args[i]) continue;
+        if (args.empty()) {
+          args.reserve(e->args.size());
+          args.assign(e->args.begin(), e->args.begin() + static_cast<long>(i));
+        }
+        args.push_back(std::move(arg));
       }
-      result = changed ? Rebuild(*e, args) : e;
+      result = args.empty() ? e : Rebuild(*e, args);
     }
     // A node with a single owner has no second way to it.
     if (e.use_count() > 1) done_[e.get()] = result;
@@ -106,6 +119,12 @@ class Substitution {
   const std::function<ExprPtr(const Expr&)>& replace_;
   std::unordered_map<const Expr*, ExprPtr> done_;
 };
+
+bool UsesSmall(const Expr& e, int variable) {
+  if (e.op == "variable") return e.id == variable;
+  return std::any_of(e.args.begin(), e.args.end(),
+                     [&](const ExprPtr& arg) { return UsesSmall(*arg, variable); });
+}
 
 }  // namespace
 
@@ -121,7 +140,9 @@ std::vector<const Expr*> Nodes(const ExprPtr& expr) {
 }
 
 bool Uses(const ExprPtr& expr, int variable) {
-  if (expr && expr->args.empty()) return expr->op == "variable" && expr->id == variable;
+  if (!expr) return false;
+  constexpr int kSmall = 64;  // nodes that are quickly walked, those with two ways to them twice
+  if (expr->size <= kSmall) return UsesSmall(*expr, variable);
   const std::vector<const Expr*> nodes = Nodes(expr);
   return std::any_of(nodes.begin(), nodes.end(),
                      [&](const Expr* e) { return e->id == variable && e->op == "variable"; });

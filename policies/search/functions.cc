@@ -46,24 +46,42 @@ size_t FunctionTable::Add(const std::string& name, const std::string& head, cons
                           const std::vector<std::string>& arguments, const std::string& launch) {
   std::string skeleton;
   std::vector<std::string> numbers;
-  for (size_t at = 0; at < body.size(); ++at) {
-    skeleton += body[at];
-    if (!IsOpen(body[at])) continue;
-    const size_t close = body.find(kClose, at);
-    numbers.push_back(body.substr(at + 1, close - at - 1));
-    at = close;
+  skeleton.reserve(body.size());
+  for (size_t at = 0; at < body.size();) {
+    size_t open = at;
+    while (open < body.size() && !IsOpen(body[open])) ++open;
+    skeleton.append(body, at, open - at);
+    if (open == body.size()) break;
+    skeleton += body[open];
+    const size_t close = body.find(kClose, open);
+    numbers.emplace_back(body, open + 1, close - open - 1);
+    at = close + 1;
   }
   std::string key = head + "\n" + skeleton;
   for (const std::string& parameter : parameters) key += "\n" + parameter;
   std::vector<size_t>& group = groups_[key];
   if (group.empty()) order_.push_back(key);
   group.push_back(skeletons_.size());
+  group_of_.push_back(&group);
   skeletons_.push_back(std::move(skeleton));
   numbers_.push_back(std::move(numbers));
   names_.push_back(name);
   heads_.push_back(head);
   launches_.push_back(launch);
   parameters_.push_back(parameters);
+  arguments_.push_back(arguments);
+  return skeletons_.size() - 1;
+}
+
+size_t FunctionTable::AddAgain(size_t number, const std::vector<std::string>& arguments) {
+  group_of_[number]->push_back(skeletons_.size());
+  group_of_.push_back(group_of_[number]);
+  skeletons_.emplace_back();  // that of the first in the group is read
+  numbers_.push_back(numbers_[number]);
+  names_.push_back(names_[number]);
+  heads_.push_back(heads_[number]);
+  launches_.push_back(launches_[number]);
+  parameters_.push_back(parameters_[number]);
   arguments_.push_back(arguments);
   return skeletons_.size() - 1;
 }

@@ -46,19 +46,26 @@ void AddPositions(const std::vector<Loop>& loops, const ExprPtr& position, Repla
 class Fuser {
  public:
   // `stages` are those of the program or of a Repeat in it.
-  Fuser(Program& program, std::vector<Stage>& stages) : program_(program), stages_(stages) {}
+  Fuser(Program& program, std::vector<Stage>& stages)
+      : program_(program),
+        stages_(stages),
+        has_inout_(std::any_of(program.buffers.begin(), program.buffers.end(),
+                               [](const Buffer& buffer) { return buffer.is_inout; })) {}
 
   void Run() {
     DropUnread(program_, stages_);
     for (bool changed = true; changed;) {
       changed = false;
       NoteBuffers();
+      is_gone_.assign(stages_.size(), false);
       for (size_t j = 1; j < stages_.size(); ++j) {
-        while (j > 0 && j < stages_.size() && JoinInto(j)) {
+        while (!is_gone_[j] && JoinInto(j)) {
           changed = true;
-          --j;  // the joint stage may join the one before it
+          // The joint stage may join the one before it.
+          while (j > 0 && is_gone_[j]) --j;
         }
       }
+      RemoveGone();
       DropUnread(program_, stages_);
     }
     for (Stage& stage : stages_) {
@@ -81,8 +88,8 @@ class Fuser {
     if (!is_pointwise && !std::holds_alternative<Reduction>(stages_[j].work)) return false;
     for (size_t i = j; i-- > 0;) {
       if (UsesInOutWrittenBy(i, j)) continue;
-      const bool feeds = Intersects(buffers_[i].writes, buffers_[j].reads);
-      if (!feeds && (is_pointwise || !Intersects(buffers_[i].reads, buffers_[j].reads))) continue;
+      const bool feeds = buffers_[i].writes.Intersects(buffers_[j].reads);
+      if (!feeds && (is_pointwise || !buffers_[i].reads.Intersects(buffers_[j].reads))) continue;
       if (refused_.count({buffers_[i].form, buffers_[j].form}) || PlaceFor(i, j) < 0) continue;
       const std::pair<size_t, size_t> forms{buffers_[i].form, buffers_[j].form};
       depends_on_others_ = false;
@@ -94,10 +101,11 @@ class Fuser {
 
   // Whether j reads or writes an input-output that i writes: perhaps a part of it alone.
   bool UsesInOutWrittenBy(size_t i, size_t j) const {
-    return std::any_of(buffers_[i].writes.begin(), buffers_[i].writes.end(), [&](int buffer) {
+    if (!has_inout_) return false;
+    const std::vector<int>& writes = buffers_[i].writes.numbers;
+    return std::any_of(writes.begin(), writes.end(), [&](int buffer) {
       return program_.buffers[buffer].is_inout &&
-             (std::binary_search(buffers_[j].reads.begin(), buffers_[j].reads.end(), buffer) ||
-              std::binary_search(buffers_[j].writes.begin(), buffers_[j].writes.end(), buffer));
+             (buffers_[j].reads.Has(buffer) || buffers_[j].writes.Has(buffer));
     });
   }
 
@@ -114,13 +122,13 @@ class Fuser {
     const StageUse &first = buffers_[i], &second = buffers_[j];
     bool can_rise = true, can_sink = true;
     for (size_t between = i + 1; between < j; ++between) {
-      const std::vector<int>&reads = buffers_[between].reads, &writes = buffers_[between].writes;
-      if (Intersects(writes, second.reads) || Intersects(reads, second.writes) ||
-          Intersects(writes, second.writes)) {
+      const BufferSet &reads = buffers_[between].reads, &writes = buffers_[between].writes;
+      if (writes.Intersects(second.reads) || reads.Intersects(second.writes) ||
+          writes.Intersects(second.writes)) {
         can_rise = false;
       }
-      if (Intersects(reads, first.writes) || Intersects(writes, first.writes) ||
-          Intersects(writes, first.reads)) {
+      if (reads.Intersects(first.writes) || writes.Intersects(first.writes) ||
+          writes.Intersects(first.reads)) {
         can_sink = false;
       }
     }
@@ -133,10 +141,20 @@ class Fuser {
       joint.name += " + " + second;
     joint.flops = stages_[i].flops + stages_[j].flops;
     stages_[static_cast<size_t>(place)] = std::move(joint);
-    const long gone = static_cast<long>(static_cast<size_t>(place) == i ? j : i);
+    const size_t gone = static_cast<size_t>(place) == i ? j : i;
     buffers_[static_cast<size_t>(place)] = StageUseOf(stages_[static_cast<size_t>(place)]);
-    stages_.erase(stages_.begin() + gone);
-    buffers_.erase(buffers_.begin() + gone);
+    buffers_[gone] = {};
+    is_gone_[gone] = true;
+  }
+
+  void RemoveGone() {
+    size_t kept = 0;
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      if (is_gone_[i]) continue;
+      if (i != kept) stages_[kept] = std::move(stages_[i]);
+      ++kept;
+    }
+    stages_.erase(stages_.begin() + static_cast<long>(kept), stages_.end());
   }
 
   // Pointwise work on each element that stage i stores.
@@ -186,8 +204,7 @@ class Fuser {
   bool IsOnlyStore(size_t i, int buffer) {
     int count = 0;
     for (size_t other = 0; other < stages_.size(); ++other) {
-      const std::vector<int>& writes = buffers_[other].writes;
-      if (!std::binary_search(writes.begin(), writes.end(), buffer)) continue;
+      if (!buffers_[other].writes.Has(buffer)) continue;
       if (other != i) return false;
       ForEachStores(stages_[i], [&](std::vector<Store>& stores) {
         for (const Store& store : stores) count += store.buffer == buffer;
@@ -289,7 +306,7 @@ class Fuser {
     const auto& second = std::get<Reduction>(stages_[j].work);
     if (CountOf(first.outer) != CountOf(second.outer) || CountOf(first.inner) != CountOf(second.inner))
       return false;
-    const bool reads_results = Intersects(buffers_[i].writes, buffers_[j].reads);
+    const bool reads_results = buffers_[i].writes.Intersects(buffers_[j].reads);
     Replacement replacement;
     AddPositions(second.outer, LinearOf(first.outer), replacement);
     AddPositions(second.inner, LinearOf(first.inner), replacement);
@@ -371,7 +388,9 @@ class Fuser {
 
   Program& program_;
   std::vector<Stage>& stages_;
-  std::vector<StageUse> buffers_;  // by stage
+  bool has_inout_;
+  std::vector<StageUse> buffers_;  // by stage; nothing of those that are gone
+  std::vector<bool> is_gone_;      // stages that are a part of another now
   // Forms of two stages that cannot be joined, whatever the other stages are: most pairs are asked for many times.
   std::set<std::pair<size_t, size_t>> refused_;
   bool depends_on_others_ = false;  // the last refusal

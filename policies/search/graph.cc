@@ -59,6 +59,24 @@ GraphValue ValueOf(const json& from) {
   return value;
 }
 
+// Before it is parsed: a callback of the parser takes as long as the parsing.
+bool IsNestedTooDeeply(const std::string& text) {
+  int depth = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') {
+      do {
+        at += at < text.size() && text[at] == '\\' ? 2 : 1;
+      } while (at < text.size() && text[at] != '"');
+    } else if (c == '{' || c == '[') {
+      if (++depth > kMaxDepth) return true;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return false;
+}
+
 class Reader {
  public:
   Graph Read(const json& from) {
@@ -195,11 +213,8 @@ class Reader {
 
 Graph ParseGraph(const std::string& text) {
   if (text.size() > kMaxGraphText) Bad("it is too long");
-  const auto limit_depth = [](int depth, json::parse_event_t, json&) {
-    if (depth > kMaxDepth) Bad("it is nested too deeply");
-    return true;
-  };
-  const json parsed = json::parse(text, limit_depth, false);
+  if (IsNestedTooDeeply(text)) Bad("it is nested too deeply");
+  const json parsed = json::parse(text, nullptr, false);
   if (parsed.is_discarded()) Bad("it is no JSON");
   return Reader().Read(parsed);
 }

@@ -44,7 +44,7 @@ ExprPtr Within(const ExprPtr& at, int64_t size) {
 
 // The channel `c` of group batch[0], where there are groups.
 ExprPtr ChannelOf(const ConvolutionForm& form, const Index& batch, const ExprPtr& c, int64_t of_group) {
-  return form.groups == 1 ? c : AddInt(Scaled(batch[0], of_group), c);
+  return form.groups == 1 ? c : AddScaled(c, batch[0], of_group);
 }
 
 // "same" padding: the smaller half before.

@@ -6,36 +6,60 @@
 #include "policies/search/stage_parts.h"
 
 namespace kevin::search {
-namespace {
 
-// Whether the expression has first and second elsewhere than in c * (extent * first + second): then a joined loop would
-// have to be divided there. Divisions of them are left to the count of divisions.
-bool NeedsBoth(const ExprPtr& expr, const Loop& first, const Loop& second) {
+LoopPairUse UseOfLoopPair(const ExprPtr& expr, const Loop& first, const Loop& second) {
   const auto is = [](const ExprPtr& e, const Loop& loop) {
     return e->id == loop.variable && e->op == "variable";
   };
-  for (const Expr* node : Nodes(expr)) {
-    if (node->op == "div" || node->op == "mod") continue;
-    const bool is_sum = node->op == "sum";
-    int64_t of_first = 0, of_second = 0;
-    for (size_t i = 0; i < node->args.size(); ++i) {
-      const bool has_first = is(node->args[i], first), has_second = is(node->args[i], second);
-      if (!has_first && !has_second) continue;
-      if (!is_sum) return true;
-      (has_first ? of_first : of_second) = node->coefficients[i];
+  LoopPairUse use;
+  use.is_apart = is(expr, first) || is(expr, second);
+  ForEachNode(expr, [&](const Expr& node) {
+    if (node.op == "div" || node.op == "mod") {
+      use.is_divided =
+          use.is_divided || Uses(node.args[0], first.variable) || Uses(node.args[0], second.variable);
+      return;
     }
-    if (of_first != of_second * second.extent) return true;
-  }
-  return is(expr, first) || is(expr, second);
+    const bool is_sum = node.op == "sum";
+    int64_t of_first = 0, of_second = 0;
+    for (size_t i = 0; i < node.args.size(); ++i) {
+      const bool has_first = is(node.args[i], first), has_second = is(node.args[i], second);
+      if (!has_first && !has_second) continue;
+      use.is_apart = use.is_apart || !is_sum;
+      if (is_sum) (has_first ? of_first : of_second) = node.coefficients[i];
+    }
+    use.is_apart = use.is_apart || of_first != of_second * second.extent;
+  });
+  return use;
+}
+
+Replacement JoinedPair(const Loop& first, const Loop& second, int joined) {
+  return {{first.variable, Int(0)}, {second.variable, Variable(joined, first.extent * second.extent)}};
+}
+
+namespace {
+
+void JoinAt(std::vector<Loop>& loops, size_t at) {
+  loops[at].extent *= loops[at + 1].extent;
+  loops.erase(loops.begin() + static_cast<long>(at) + 1);
 }
 
 // Whether loop `at` and its successor can be one loop with the variable `at` has; changes the stage if so.
 bool MergePair(Stage& stage, std::vector<Loop>& loops, size_t at) {
   const Loop first = loops[at], second = loops[at + 1];
-  bool needs_both = false;
-  ForEachExpr(std::as_const(stage),
-              [&](const ExprPtr& expr) { needs_both = needs_both || NeedsBoth(expr, first, second); });
-  if (needs_both) return false;
+  LoopPairUse use;
+  ForEachExpr(std::as_const(stage), [&](const ExprPtr& expr) {
+    if (use.is_apart) return;
+    const LoopPairUse here = UseOfLoopPair(expr, first, second);
+    use.is_apart = here.is_apart;
+    use.is_divided = use.is_divided || here.is_divided;
+  });
+  if (use.is_apart) return false;
+  if (!use.is_divided) {
+    const Replacement joined = JoinedPair(first, second, first.variable);
+    ForEachExpr(stage, [&](ExprPtr& expr) { expr = Replace(expr, joined); });
+    JoinAt(loops, at);
+    return true;
+  }
   const ExprPtr joined = Variable(first.variable, first.extent * second.extent);
   const Replacement replacement = {{first.variable, DivInt(joined, second.extent)},
                                    {second.variable, ModInt(joined, second.extent)}};
@@ -49,8 +73,7 @@ bool MergePair(Stage& stage, std::vector<Loop>& loops, size_t at) {
   if (after > before) return false;
   size_t next = 0;
   ForEachExpr(stage, [&](ExprPtr& expr) { expr = merged[next++]; });
-  loops[at].extent = first.extent * second.extent;
-  loops.erase(loops.begin() + static_cast<long>(at) + 1);
+  JoinAt(loops, at);
   return true;
 }
 

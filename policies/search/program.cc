@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "policies/search/stage_parts.h"
@@ -136,9 +137,9 @@ std::vector<const Stage*> LeafStages(const Program& program) { return LeafStages
 std::vector<int> BuffersRead(const Stage& stage) {
   std::vector<int> buffers;
   ForEachExpr(stage, [&](const ExprPtr& expr) {
-    for (const Expr* node : Nodes(expr)) {
-      if (node->op == "load") AddOnce(buffers, node->id);
-    }
+    ForEachNode(expr, [&](const Expr& node) {
+      if (node.op == "load") AddOnce(buffers, node.id);
+    });
   });
   return buffers;
 }
@@ -210,66 +211,89 @@ class FormText {
   explicit FormText(const Program& program) : program_(program) {}
 
   std::string Of(const Stage& stage) {
-    Stage& open = const_cast<Stage&>(stage);
-    std::string text = std::to_string(stage.work.index());
-    for (const std::vector<Loop>* loops : LoopListsOf(open)) {
-      text += "[";
-      for (const Loop& loop : *loops)
-        text += fmt::format("{}:{} ", variables_.try_emplace(loop.variable, variables_.size()).first->second,
-                            loop.extent);
-      text += "]";
-    }
-    if (const auto* scan = std::get_if<Scan>(&stage.work)) {
-      text += fmt::format(
-          "{}:{} {}{}{}", variables_.try_emplace(scan->along.variable, variables_.size()).first->second,
-          scan->along.extent, scan->op, scan->reverse ? " reverse" : "", scan->exclusive ? " exclusive" : "");
-    }
-    if (const auto* attention = std::get_if<Attention>(&stage.work))
-      text += attention->softmax ? "softmax" : "plain";
-    if (const auto* reduction = std::get_if<Reduction>(&stage.work)) {
-      for (const Accumulator& one : reduction->accumulators)
-        text += fmt::format(" {}{}@{}", one.op, one.result, one.step);
-    }
-    if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
-      text += fmt::format("{}x{}{{",
-                          variables_.try_emplace(repeat->times.variable, variables_.size()).first->second,
-                          repeat->times.extent);
-      for (const Stage& inner : repeat->body) text += Of(inner) + ";";
-      return text + "}";
-    }
-    ForEachExpr(stage, [&](const ExprPtr& expr) { text += " " + Text(*expr); });
-    ForEachStores(open, [&](std::vector<Store>& stores) {
-      for (const Store& store : stores) text += fmt::format(" >{}", BufferText(store.buffer));
-    });
-    return text;
+    text_.clear();
+    Add(stage);
+    return text_;
   }
 
  private:
-  std::string BufferText(int buffer) {
-    const Buffer& one = program_.buffers[buffer];
-    return fmt::format("{}{}{}", one.argument >= 0 ? "a" : "w",
-                       buffers_.try_emplace(buffer, buffers_.size()).first->second,
-                       one.dtype == "float32" ? "" : "." + one.dtype);
-  }
-  std::string Text(const Expr& e) {
-    if (e.op == "variable")
-      return fmt::format("v{}", variables_.try_emplace(e.id, variables_.size()).first->second);
-    if (e.op == "constant")
-      return e.type == Type::kFloat ? fmt::format("{}", e.number) : std::to_string(e.integer);
-    std::string text = "(" + e.op.Name();
-    if (e.op == "load") text += BufferText(e.id);
-    if (e.op == "result") text += std::to_string(e.id);
-    if (e.integer != 0) text += fmt::format(" {}", e.integer);
-    for (size_t i = 0; i < e.args.size(); ++i) {
-      text += " ";
-      if (i < e.coefficients.size() && e.coefficients[i] != 1) text += fmt::format("{}*", e.coefficients[i]);
-      text += Text(*e.args[i]);
+  void Add(const Stage& stage) {
+    Stage& open = const_cast<Stage&>(stage);
+    AddNumber(stage.work.index());
+    for (const std::vector<Loop>* loops : LoopListsOf(open)) {
+      text_ += "[";
+      for (const Loop& loop : *loops) AddLoop(loop), text_ += " ";
+      text_ += "]";
     }
-    return text + ")";
+    if (const auto* scan = std::get_if<Scan>(&stage.work)) {
+      AddLoop(scan->along);
+      text_ += " " + scan->op + (scan->reverse ? " reverse" : "") + (scan->exclusive ? " exclusive" : "");
+    }
+    if (const auto* attention = std::get_if<Attention>(&stage.work))
+      text_ += attention->softmax ? "softmax" : "plain";
+    if (const auto* reduction = std::get_if<Reduction>(&stage.work)) {
+      for (const Accumulator& one : reduction->accumulators)
+        text_ += fmt::format(" {}{}@{}", one.op, one.result, one.step);
+    }
+    if (const auto* repeat = std::get_if<Repeat>(&stage.work)) {
+      AddNumber(NumberOf(repeat->times.variable, variables_));
+      text_ += "x";
+      AddNumber(repeat->times.extent);
+      text_ += "{";
+      for (const Stage& inner : repeat->body) Add(inner), text_ += ";";
+      text_ += "}";
+      return;
+    }
+    ForEachExpr(stage, [&](const ExprPtr& expr) { text_ += " ", Add(*expr); });
+    ForEachStores(open, [&](std::vector<Store>& stores) {
+      for (const Store& store : stores) text_ += " >", AddBuffer(store.buffer);
+    });
+  }
+  void Add(const Expr& e) {
+    if (e.op == "variable") {
+      text_ += "v";
+      return AddNumber(NumberOf(e.id, variables_));
+    }
+    if (e.op == "constant" && e.type == Type::kFloat) {
+      text_ += fmt::format("{}", e.number);
+      return;
+    }
+    if (e.op == "constant") return AddNumber(e.integer);
+    text_ += "(";
+    text_ += kOpNames[e.op.number()];
+    if (e.op == "load") AddBuffer(e.id);
+    if (e.op == "result") AddNumber(e.id);
+    if (e.integer != 0) text_ += " ", AddNumber(e.integer);
+    for (size_t i = 0; i < e.args.size(); ++i) {
+      text_ += " ";
+      if (i < e.coefficients.size() && e.coefficients[i] != 1) AddNumber(e.coefficients[i]), text_ += "*";
+      Add(*e.args[i]);
+    }
+    text_ += ")";
+  }
+  void AddLoop(const Loop& loop) {
+    AddNumber(NumberOf(loop.variable, variables_));
+    text_ += ":";
+    AddNumber(loop.extent);
+  }
+  void AddBuffer(int buffer) {
+    const Buffer& one = program_.buffers[buffer];
+    text_ += one.argument >= 0 ? "a" : "w";
+    AddNumber(NumberOf(buffer, buffers_));
+    if (one.dtype != "float32") text_ += "." + one.dtype;
+  }
+  template <class Number>
+  void AddNumber(Number number) {
+    const fmt::format_int digits(number);
+    text_.append(digits.data(), digits.size());
+  }
+  static size_t NumberOf(int id, std::map<int, size_t>& numbers) {
+    return numbers.try_emplace(id, numbers.size()).first->second;
   }
 
   const Program& program_;
   std::map<int, size_t> variables_, buffers_;
+  std::string text_;
 };
 
 }  // namespace

@@ -149,6 +149,7 @@ std::string WithoutStageNumber(const std::string& knob) {
 Experience ExperienceOf(const Program& program, const std::vector<Knob>& knobs,
                         const std::vector<TaskRelated>& related) {
   Experience experience;
+  if (related.empty()) return experience;
   std::vector<StageTraits> stages;
   for (const Stage* stage : LeafStages(program)) stages.push_back(TraitsOf(StageForm(program, *stage)));
   std::set<Setting> seen;

@@ -19,6 +19,14 @@ void ForEachStores(Stage& stage, const std::function<void(std::vector<Store>&)>&
 // div and mod in all expressions of the stage, equal ones of one expression once.
 int CountDivisions(const Stage& stage);
 
+// How an expression uses two neighbouring loops that may become one.
+struct LoopPairUse {
+  bool is_apart =
+      false;  // elsewhere than in c * (second.extent * first + second), divisions of them left out
+  bool is_divided = false;  // a div or mod has one of them below it
+};
+LoopPairUse UseOfLoopPair(const ExprPtr& expr, const Loop& first, const Loop& second);
+
 // Joins neighbouring loops that always occur together, and removes those of extent 1.
 void MergeLoops(Stage& stage);
 
@@ -30,5 +38,7 @@ std::vector<Stage> TakeStagesAfterLoop(Repeat& repeat, std::vector<Buffer>& buff
 // Variables by their expressions.
 using Replacement = std::map<int, ExprPtr>;
 ExprPtr Replace(const ExprPtr& expr, const Replacement& variables);
+// second.extent * first + second = joined, where the pair is used in no other way.
+Replacement JoinedPair(const Loop& first, const Loop& second, int joined);
 
 }  // namespace kevin::search

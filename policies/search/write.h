@@ -57,6 +57,8 @@ class FunctionTable {
   size_t Add(const std::string& name, const std::string& head, const std::string& body,
              const std::vector<std::string>& parameters, const std::vector<std::string>& arguments,
              const std::string& launch = "");
+  // The same call again with other arguments.
+  size_t AddAgain(size_t number, const std::vector<std::string>& arguments);
   // All definitions; then Call gives "name<<<132, 256>>>(in0 + 64, 17)".
   std::string Definitions();
   std::string Call(size_t number) const;
@@ -67,6 +69,7 @@ class FunctionTable {
   std::string integer_;
   std::map<std::string, std::vector<size_t>> groups_;  // calls of equal text but for their numbers
   std::vector<std::string> order_;                     // of the groups
+  std::vector<std::vector<size_t>*> group_of_;         // by call, as what follows
   std::vector<std::string> skeletons_;
   std::vector<std::vector<std::string>> numbers_;  // literals
   std::vector<std::string> names_, heads_, launches_, calls_;

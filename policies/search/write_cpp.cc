@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "policies/search/common_offsets.h"
 #include "policies/search/cpp_text.h"
+#include "policies/search/stage_use.h"
 
 namespace kevin::search {
 namespace {
@@ -118,27 +120,45 @@ class CppProgram {
       });
     CppStage text{program_, task_, setting_};
     text.sharing = sharing_;
-    text.buffers = BuffersRead(stage);
+    const std::vector<int> read = BuffersRead(stage);
+    text.buffers = read;
     for (const int buffer : BuffersWritten(stage)) {
       if (std::find(text.buffers.begin(), text.buffers.end(), buffer) == text.buffers.end())
         text.buffers.push_back(buffer);
       text.written.insert(buffer);
     }
     for (const auto& [variable, name] : repeats_) text.outer[variable] = name;
+    std::vector<std::string> arguments = {"worker"};
+    for (const int buffer : text.buffers)
+      arguments.push_back(Pointer(text, buffer, offsets.count(buffer) ? offsets.at(buffer) : 0));
+    for (const auto& [variable, name] : repeats_) arguments.push_back(name);
+    // A deep network repeats its stages: of equal ones one is written.
+    const std::string key = StageKey(program_, stage, text.buffers);
+    const auto known = key.empty() ? calls_.end() : calls_.find(key);
+    if (known != calls_.end()) {
+      numbers_.push_back(functions_.AddAgain(known->second, arguments));
+      return;
+    }
     CppWork(stage, text);
-    const std::vector<int> read = BuffersRead(stage);
-    std::vector<std::string> parameters = {"Worker& worker"}, arguments = {"worker"};
+    KeepHelpers(text);
+    numbers_.push_back(functions_.Add(CppFunctionName(stage.name), "static void", text.body,
+                                      Parameters(text, read), arguments));
+    if (!key.empty()) calls_[key] = numbers_.back();
+  }
+
+  std::vector<std::string> Parameters(const CppStage& text, const std::vector<int>& read) const {
+    std::vector<std::string> parameters = {"Worker& worker"};
     for (const int buffer : text.buffers) {
       const bool is_written = text.written.count(buffer) > 0;
       const bool is_read = std::find(read.begin(), read.end(), buffer) != read.end();
       parameters.push_back(fmt::format("{}{}*{} {}", is_written ? "" : "const ", text.Element(buffer),
                                        is_written && is_read ? "" : " __restrict__", text.Name(buffer)));
-      arguments.push_back(Pointer(text, buffer, offsets.count(buffer) ? offsets.at(buffer) : 0));
     }
-    for (const auto& [variable, name] : repeats_) {
-      parameters.push_back("long " + name);
-      arguments.push_back(name);
-    }
+    for (const auto& [variable, name] : repeats_) parameters.push_back("long " + name);
+    return parameters;
+  }
+
+  void KeepHelpers(const CppStage& text) {
     for (const std::string& helper : text.helpers) {
       if (std::find(helpers_.begin(), helpers_.end(), helper) == helpers_.end()) helpers_.push_back(helper);
     }
@@ -147,8 +167,6 @@ class CppProgram {
       most.bytes = std::max(most.bytes, one.bytes);
       most.by_thread |= one.by_thread;
     }
-    numbers_.push_back(
-        functions_.Add(CppFunctionName(stage.name), "static void", text.body, parameters, arguments));
   }
 
   void Calls(const std::vector<Stage>& stages, int depth, size_t& next, std::string& text) {
@@ -173,8 +191,9 @@ class CppProgram {
   FunctionTable functions_;
   std::vector<std::pair<int, std::string>> repeats_;
   std::vector<std::string> helpers_;
-  std::map<int, CppScratch> scratch_;  // by `which`
-  std::vector<size_t> numbers_;
+  std::map<int, CppScratch> scratch_;              // by `which`
+  std::vector<size_t> numbers_;                    // of calls, by stage
+  std::unordered_map<std::string, size_t> calls_;  // by StageKey
 };
 
 void CollectContractions(const std::vector<Stage>& stages, std::vector<const Contraction*>& found) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "policies/search/cpp_text.h"
+#include "policies/search/stage_parts.h"
 
 namespace kevin::search {
 namespace {
@@ -26,6 +27,19 @@ int CppDivisions(const std::vector<ExprPtr*>& exprs, const std::set<int>& variab
 
 bool CppTryJoin(const Loop& first, const Loop& second, const Loop& joined,
                 const std::vector<ExprPtr*>& exprs) {
+  bool is_apart = false, is_divided = false;
+  for (const ExprPtr* expr : exprs) {
+    const LoopPairUse use = UseOfLoopPair(*expr, first, second);
+    is_apart = is_apart || use.is_apart;
+    is_divided = is_divided || use.is_divided;
+  }
+  if (!is_divided) {  // where they are apart, joined ones would be divided
+    const Replacement pair = JoinedPair(first, second, joined.variable);
+    if (!is_apart) {
+      for (ExprPtr* expr : exprs) *expr = Replace(*expr, pair);
+    }
+    return !is_apart;
+  }
   const ExprPtr both = Variable(joined.variable, joined.extent);
   const ExprPtr outer = DivInt(both, second.extent), inner = ModInt(both, second.extent);
   const auto replace = [&](const Expr& node) -> ExprPtr {

@@ -49,8 +49,8 @@ std::string CppPrinter::Text() const { return scopes_.front().text; }
 // --- Scopes ---
 
 void CppPrinter::LineAt(int depth, const std::string& text) {
-  scopes_[static_cast<size_t>(depth)].text +=
-      std::string(static_cast<size_t>(2 * depth + 2), ' ') + text + "\n";
+  std::string& lines = scopes_[static_cast<size_t>(depth)].text;
+  lines.append(static_cast<size_t>(2 * depth + 2), ' ').append(text).push_back('\n');
 }
 
 void CppPrinter::Line(const std::string& text) { LineAt(Depth(), text); }
@@ -67,7 +67,7 @@ void CppPrinter::Close(const std::string& tail) {
   for (const int variable : scope.variables) variables_.erase(variable);
   for (const int result : scope.results) results_.erase(result);
   if (scope.owns_lanes) lanes_variable_ = -1;
-  scopes_.back().text += scope.head + scope.text;
+  scopes_.back().text.append(scope.head).append(scope.text);
   Line(tail);
 }
 
@@ -230,6 +230,7 @@ CppPrinter::Value CppPrinter::Splat(const Value& value, const ExprPtr& expr) {
 
 void CppPrinter::CountUses(const ExprPtr& expr) {
   uses_.clear();
+  if (expr->args.empty()) return;
   for (const Expr* node : Nodes(expr)) {
     for (const ExprPtr& arg : node->args) ++uses_[arg->key];
   }

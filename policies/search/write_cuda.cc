@@ -5,9 +5,22 @@
 #include "policies/search/common_offsets.h"
 #include "policies/search/cuda_recurrence.h"
 #include "policies/search/cuda_text.h"
+#include "policies/search/stage_use.h"
 
 namespace kevin::search {
 namespace {
+
+void WriteByKind(CudaText& text, const Stage& stage) {
+  if (const auto* pointwise = std::get_if<Pointwise>(&stage.work))
+    return WriteCudaPointwise(text, stage, *pointwise);
+  if (const auto* reduction = std::get_if<Reduction>(&stage.work))
+    return WriteCudaReduction(text, stage, *reduction);
+  if (const auto* scan = std::get_if<Scan>(&stage.work)) return WriteCudaScan(text, stage, *scan);
+  if (const auto* attention = std::get_if<Attention>(&stage.work))
+    return WriteCudaAttention(text, stage, *attention);
+  const auto& contraction = std::get<Contraction>(stage.work);
+  if (!WriteCudaContraction(text, stage, contraction)) WriteCudaPlainContraction(text, stage, contraction);
+}
 
 // Numbers every stage, bodies of Repeat included, in order.
 class CudaStageWriter {
@@ -37,38 +50,42 @@ class CudaStageWriter {
       return;
     }
     text_.BeginStage(number_++);
-    WriteCudaStage(text_, stage);
+    // Operands of contractions are addressed by parts that are arguments anyway.
+    if (text_.sharing() != CudaSharing::kForms || std::holds_alternative<Contraction>(stage.work))
+      return WriteOnce(stage);
+    Stage moved = stage;
+    const auto aligned = [&](int buffer) { return 16 / text_.ElementBytes(buffer); };  // of packs
+    text_.SetCommonOffsets(TakeCommonOffsets(text_.program(), moved, aligned));
+    WriteOnce(moved);
+    text_.SetCommonOffsets({});
   }
 
  private:
+  // A deep network repeats its stages: of equal ones with the same knobs one is written.
+  void WriteOnce(const Stage& stage) {
+    std::vector<int> buffers = BuffersRead(stage);
+    const std::vector<int> written = BuffersWritten(stage);
+    buffers.insert(buffers.end(), written.begin(), written.end());
+    std::sort(buffers.begin(), buffers.end());
+    buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
+    const std::string key = text_.repeat_variables().empty() ? StageKey(text_.program(), stage, buffers) : "";
+    if (key.empty()) return WriteByKind(text_, stage);
+    const auto [found, is_new] = recipes_.try_emplace({key, text_.stage_number()});
+    CudaRecipe& recipe = found->second;
+    if (!is_new && recipe.is_repeatable) return text_.Repeat(recipe, buffers);
+    if (!is_new) return WriteByKind(text_, stage);
+    recipe.buffers = buffers;
+    text_.Record(&recipe);
+    WriteByKind(text_, stage);
+    text_.Record(nullptr);
+  }
+
   CudaText& text_;
   int number_ = 0;
+  std::map<std::pair<std::string, int>, CudaRecipe> recipes_;  // by StageKey and the stage with the knobs
 };
 
-void WriteByKind(CudaText& text, const Stage& stage) {
-  if (const auto* pointwise = std::get_if<Pointwise>(&stage.work))
-    return WriteCudaPointwise(text, stage, *pointwise);
-  if (const auto* reduction = std::get_if<Reduction>(&stage.work))
-    return WriteCudaReduction(text, stage, *reduction);
-  if (const auto* scan = std::get_if<Scan>(&stage.work)) return WriteCudaScan(text, stage, *scan);
-  if (const auto* attention = std::get_if<Attention>(&stage.work))
-    return WriteCudaAttention(text, stage, *attention);
-  const auto& contraction = std::get<Contraction>(stage.work);
-  if (!WriteCudaContraction(text, stage, contraction)) WriteCudaPlainContraction(text, stage, contraction);
-}
-
 }  // namespace
-
-void WriteCudaStage(CudaText& text, const Stage& stage) {
-  // Operands of contractions are addressed by parts that are arguments anyway.
-  if (text.sharing() != CudaSharing::kForms || std::holds_alternative<Contraction>(stage.work))
-    return WriteByKind(text, stage);
-  Stage moved = stage;
-  const auto aligned = [&](int buffer) { return 16 / text.ElementBytes(buffer); };  // of packs
-  text.SetCommonOffsets(TakeCommonOffsets(text.program(), moved, aligned));
-  WriteByKind(text, moved);
-  text.SetCommonOffsets({});
-}
 
 std::string WriteCuda(const Program& program, const Task& task, const Setting& setting) {
   // Literals are faster; where the stages differ too much for 40 kernels, they share more.

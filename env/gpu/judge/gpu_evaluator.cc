@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <fstream>
@@ -28,7 +29,7 @@ using nlohmann::json;
 
 constexpr int kRequests = 3;
 constexpr size_t kSessions = 24;
-constexpr size_t kPythonSessions = 2;  // each has a reference worker with a pool
+constexpr size_t kPythonSessions = 2;  // each has a reference worker with a pool and a context
 
 int Attribute(int device, CuDeviceAttribute attribute) {
   int value = 0;
@@ -198,33 +199,40 @@ class GpuEvaluator {
       python_workers_ =
           std::make_unique<PythonWorkers>(PythonSetupFromJson(json::parse(options_.python_setup)), 1,
                                           options_.namespaces, GpuOfWorkers{capability});
+      spares_for_python_ = SparesFor(UsableCpus(), static_cast<size_t>(FreeBytes()));
       gpu_workers_ = std::make_unique<GpuWorkers>(
-          *python_workers_,
-          GpuWorkersOptions{options_.device, false, PoolBytes(static_cast<size_t>(FreeBytes()))});
+          *python_workers_, GpuWorkersOptions{.device = options_.device, .spares = spares_for_python_});
     } catch (...) {
       failure_ = std::current_exception();
     }
   }
 
-  // For the next evaluation, which then starts none. Nothing is timed on the device meanwhile.
+  // For the next evaluations, which then wait for none. Nothing is timed on the device meanwhile.
   void WarmUpWorkers() {
     if (!gpu_workers_ || python_sessions_.size() == 0) return;
     try {
       const DeviceLock lock(LockName(), LockMode::kShared, nullptr);
-      gpu_workers_->Refill();
+      gpu_workers_->RefillIfFew();
       gpu_workers_->Settle();
     } catch (...) {  // the next evaluation tells why
       gpu_workers_->DropSpares();
     }
   }
 
+  // A problem for which memory was too little beside others has the GPU to itself from then on, with fewer spares.
   json JudgePythonWithRoom(const json& request) {
+    const auto judge = [&] {
+      GpuPythonSession& session = PreparePythonSession(request);
+      return request.at("command") == "diagnose" ? DiagnosePython(session, request)
+                                                 : JudgePython(session, request);
+    };
     const auto attempt = [&] {
-      return NamingOutOfMemory([&] {
-        GpuPythonSession& session = PreparePythonSession(request);
-        return request.at("command") == "diagnose" ? DiagnosePython(session, request)
-                                                   : JudgePython(session, request);
-      });
+      try {
+        return NamingOutOfMemory(judge);
+      } catch (const std::exception& error) {
+        if (IsOutOfMemory(error)) alone_.insert(request.at("session"));
+        throw;
+      }
     };
     const auto release = [this] {
       gpu_workers_->DropSpares();
@@ -270,18 +278,32 @@ class GpuEvaluator {
 
   GpuPythonSession& PreparePythonSession(const json& request) {
     const std::string key = request.at("session");
-    if (GpuPythonSession* session = python_sessions_.Find(key)) {
-      session->base().reference().Activate();
-      return *session;
+    const bool is_alone = alone_.count(key) > 0;
+    gpu_workers_->KeepSpares(is_alone ? kLeastSpares : spares_for_python_);
+    GpuPythonSession* session = python_sessions_.Find(key);
+    if (session == nullptr || session->is_alone() != is_alone) session = &NewPythonSession(request, is_alone);
+    session->base().reference().Activate();
+    while (!session->PlanPools() && python_sessions_.DropOldestOther()) {
     }
+    return *session;
+  }
+
+  GpuPythonSession& NewPythonSession(const json& request, bool is_alone) {
     const GpuSessionOptions options = SessionOptionsOf(request);
     const int64_t needed = 3 * SessionBytesOnGpu(AtSize(options.problem, options.size));
+    if (is_alone || HasPythonSessionAlone()) python_sessions_.Clear();
     python_sessions_.MakeRoomForOne();
     while (FreeBytes() < needed && python_sessions_.DropOldest()) {
     }
     ReleaseTorchCache();
     const DeviceLock lock(LockName(), LockMode::kExclusive, nullptr);
-    return python_sessions_.Add(key, std::make_unique<GpuPythonSession>(options, *gpu_workers_));
+    return python_sessions_.Add(request.at("session"),
+                                std::make_unique<GpuPythonSession>(options, *gpu_workers_, is_alone));
+  }
+
+  bool HasPythonSessionAlone() const {
+    const std::vector<std::string> keys = python_sessions_.Keys();
+    return std::any_of(keys.begin(), keys.end(), [this](const auto& key) { return alone_.count(key) > 0; });
   }
 
   json ReleaseMemory() {
@@ -358,7 +380,9 @@ class GpuEvaluator {
   int64_t torch_bytes_ = 0;  // of all sessions, before the request was judged
   std::unique_ptr<PythonWorkers> python_workers_;
   std::unique_ptr<GpuWorkers> gpu_workers_;
+  size_t spares_for_python_ = kLeastSpares;
   ResidentSessions<GpuPythonSession> python_sessions_{kPythonSessions};
+  std::set<std::string> alone_;  // of their sessions
   double session_s_ = 0;  // that the making of the latest one took
 };
 

@@ -76,13 +76,13 @@ GpuPythonSession::Examined GpuPythonSession::Examine(const std::string& key, int
   if (known != examined_.end()) return known->second;
   Examined examined;
   examined.caches = std::make_shared<Fd>(CreateSharedFile("kevin-examined", 1));
-  PythonSide side("candidate", workers_.Take(true), base_.options().device, base_.inputs_memory().bytes());
+  const std::unique_ptr<PythonSide> side = MakeSide("candidate", true, candidate_pool_bytes_);
   const std::vector<uint16_t> all = AllSlots();
   Draw(all);
-  HandOut(side, all);
-  side.Send(JobOf("examine"), bundle_fd, examined.caches->get());
-  const auto end = side.process().WaitReady(timeout_s);
-  side.Kill();  // from here on the file stays as it is
+  HandOut(*side, all);
+  side->Send(JobOf("examine", *side), bundle_fd, examined.caches->get());
+  const auto end = side->process().WaitReady(timeout_s);
+  side->Kill();  // from here on the file stays as it is
   examined.timed_out = end && end->kind == ProcessEnd::Kind::kTimedOut;
   examined.error = end ? Bounded(end->message, kMostErrorCharacters) : "it left no result";
   const bool has_result = !examined.timed_out && ReadExamined(ResultIn(examined.caches->get()), &examined);

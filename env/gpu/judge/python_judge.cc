@@ -46,6 +46,7 @@ JudgeResult GpuPythonJudgement::Run() {
 void GpuPythonJudgement::Judge() {
   Phase("verify");
   Examine();
+  session_.workers().RefillIfFew();  // these warm up beside the verification
   VerifyTwiceIfLate();
   is_verified_ = true;
   measuring_ = Clock::now();
@@ -157,6 +158,9 @@ bool GpuPythonJudgement::IsCorrectAlone(uint16_t slot) {
     return session_.Take(*side, slots, 1).empty() && checker_.AgainstTruth(slot).ok;
   } catch (const Ended&) {
     return false;
+  } catch (const DriverError& error) {
+    if (!error.out_of_memory()) throw;
+    return false;  // there is no room for another worker beside the truth
   }
 }
 

@@ -12,6 +12,7 @@
 #include "env/error.h"
 #include "env/gpu/judge/gpu_judge.h"
 #include "env/process/machine.h"
+#include "env/python/pool_allocator.h"
 #include "env/python/python_job.h"
 #include "env/verdict/estimate.h"
 
@@ -26,6 +27,13 @@ constexpr double kLongBatch_us = 5000;
 constexpr double kLeastWork = 0.05;  // of a batch, however little is left beside the empty call
 constexpr size_t kMostParts = kMaxSlots * kMaxArguments;
 constexpr unsigned kWideBlocks = 2112;
+// Beside outputs and weights: cuBLAS's workspaces, small tensors.
+constexpr size_t kLeastRoom = size_t{128} << 20;
+constexpr size_t kMostRoom = size_t{16} << 30;  // of candidates, where eager has no more: to fill a pool takes time
+// Of the free memory, what eager has beyond its least pool.
+constexpr size_t kPartsForReference = 8;
+// The reference, a candidate, and the kernel that it is compared with.
+constexpr int kWorkersAtATime = 3;
 
 // As in env/gpu/runner/trusted_python.cc.
 struct CopyPart {
@@ -47,8 +55,9 @@ size_t L2Bytes(int device) {
 
 }  // namespace
 
-GpuPythonSession::GpuPythonSession(GpuSessionOptions options, GpuWorkers& workers)
+GpuPythonSession::GpuPythonSession(GpuSessionOptions options, GpuWorkers& workers, bool alone)
     : workers_(workers),
+      is_alone_(alone),
       base_(ForPython(std::move(options))),
       parts_(kMostParts * sizeof(CopyPart)),
       sample_places_(kOutputSamples * sizeof(CuDevicePtr)),
@@ -60,12 +69,55 @@ GpuPythonSession::GpuPythonSession(GpuSessionOptions options, GpuWorkers& worker
         ExitCode::kBadRequest,
         fmt::format("{}: kinds in Python can have {} outputs", base_.sized().problem->id, kMaxOutputs),
         "use kind cuda or ptx");
+  MeasureNeeds();
+  const size_t free_bytes = FreeForPools(kWorkersAtATime);
+  reference_pool_bytes_ =
+      PoolBytes(needs_, free_bytes, kWorkersAtATime, alone ? free_bytes : free_bytes / kPartsForReference);
   StartReference();
+  PlanPools();
 }
 
-std::string GpuPythonSession::JobOf(const std::string& role) const {
+void GpuPythonSession::MeasureNeeds() {
+  size_t outputs = 0, weights = 0;
+  for (const ConcreteTensor& output : base_.sized().outputs) outputs += PoolAllocator::BlockBytes(static_cast<uint64_t>(output.bytes));
+  for (const ConcreteTensor& input : base_.sized().inputs)
+    weights += input.spec.is_param ? PoolAllocator::BlockBytes(static_cast<uint64_t>(input.bytes)) : 0;
+  needs_.inputs = base_.inputs_memory().bytes();
+  // A module has weights of its own until its first call, and there may be two modules.
+  needs_.least_pool = static_cast<size_t>(slots()) * outputs + 2 * weights + kLeastRoom;
+  if (base_.options().on_host) return;  // no memory of the device
+  const int64_t before = TakeTorchBytes(base_.options().device).now;
+  GpuChecker(base_).TruthOf(0);
+  base_.Synchronize();
+  needs_.truth = static_cast<size_t>(std::max<int64_t>(TakeTorchBytes(base_.options().device).most - before, 0));
+}
+
+size_t GpuPythonSession::FreeForPools(size_t workers) const {
+  const size_t cached = base_.options().on_host ? 0 : static_cast<size_t>(TorchCacheBytes(base_.options().device)),
+               taken = workers_.options().kept_bytes + workers_.ContextBytesToCome(workers);
+  return std::max(FreeBytes() + cached, taken) - taken;
+}
+
+bool GpuPythonSession::PlanPools() {
+  constexpr int kWorkers = kWorkersAtATime - 1;
+  const size_t most_room = std::max(kMostRoom, reference_pool_bytes_);
+  candidate_pool_bytes_ = PoolBytes(needs_, FreeForPools(kWorkers), kWorkers, most_room);
+  return candidate_pool_bytes_ >= reference_pool_bytes_ / 10 * 9;
+}
+
+std::unique_ptr<PythonSide> GpuPythonSession::MakeSide(const std::string& name, bool may_compile,
+                                                       size_t pool_bytes) {
+  WarmWorker worker = workers_.Take(may_compile);
+  if (!base_.options().on_host && FreeBytes() < pool_bytes + needs_.inputs + workers_.options().kept_bytes)
+    ReleaseTorchCache();
+  return std::make_unique<PythonSide>(name, std::move(worker), base_.options().device, pool_bytes,
+                                      needs_.inputs);
+}
+
+std::string GpuPythonSession::JobOf(const std::string& role, const PythonSide& side) const {
   json job = PythonJob(base_.sized(), base_.layout(), base_.slots(), role == "reference");
   job["role"] = role;
+  job["pool_bytes"] = side.pool().bytes();
   job["inputs_bytes"] = base_.inputs_memory().bytes();
   job["tf32"] = base_.options().tf32;
   job["threads"] = 1;
@@ -75,10 +127,9 @@ std::string GpuPythonSession::JobOf(const std::string& role) const {
 void GpuPythonSession::StartReference() {
   reference_.reset();  // its memory is needed
   empty_us_ = copy_us_ = batch_us_ = 0;
-  reference_ = std::make_unique<PythonSide>("reference", workers_.Take(false), base_.options().device,
-                                            base_.inputs_memory().bytes());
+  reference_ = MakeSide("reference", false, reference_pool_bytes_);
   const Fd nothing = CreateSharedFile("kevin-nothing", 1);
-  reference_->Send(JobOf("reference"), nothing.get(), nothing.get());
+  reference_->Send(JobOf("reference", *reference_), nothing.get(), nothing.get());
   workers_.Settle();
   if (const auto end = reference_->process().WaitReady(kReferenceLimit_s))
     throw Error(ExitCode::kBroken,
@@ -149,13 +200,12 @@ void GpuPythonSession::CheckReference() {
 
 std::unique_ptr<PythonSide> GpuPythonSession::Start(const std::string& name, int bundle_fd,
                                                     const Examined& examined) {
-  auto side = std::make_unique<PythonSide>(name, workers_.Take(false), base_.options().device,
-                                           base_.inputs_memory().bytes());
+  auto side = MakeSide(name, false, candidate_pool_bytes_);
   // Fresh memory would be zero, which a kernel could rely on.
   PoisonOnDevice(base_.Function("kevin_poison"), base_.stream(), side->pool().data(), side->pool().bytes(),
                  PoisonForWorkspace(base_.random()()));
   base_.Synchronize();
-  side->Send(JobOf("candidate"), bundle_fd, examined.caches->get());
+  side->Send(JobOf("candidate", *side), bundle_fd, examined.caches->get());
   return side;
 }
 

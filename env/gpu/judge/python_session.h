@@ -16,6 +16,10 @@
 // turns on the device, so that work beside the copying lengthens it by as much. All timed workers run on one processor:
 // what it costs to wake them up differs by as much as a short call takes.
 //
+// Memory. A worker's pool is sized when it gets its job, by what the problem needs and what is free: the reference worker's for
+// as long as the session lives, with room for a candidate, its first calls before it, the kernel that it is compared with
+// after it, and the truth; those of candidates by PlanPools. Other sessions may be resident.
+//
 // Sources: python_session.cc, the reference and batches; python_examine.cc, the first calls of a candidate;
 // python_outputs.cc, what is read of a batch and when the device is idle.
 
@@ -36,8 +40,9 @@ inline constexpr int kOutputSamples = 1024;  // words of all outputs of a batch
 
 class GpuPythonSession {
  public:
-  // `options` are changed to those of a session for Python. Throws Error, as GpuSession does.
-  GpuPythonSession(GpuSessionOptions options, GpuWorkers& workers);
+  // `options` are changed to those of a session for Python. `alone`: eager gets all the memory that its candidates leave; else
+  // a part, so that other sessions have theirs. Throws Error, as GpuSession does, and DriverError.
+  GpuPythonSession(GpuSessionOptions options, GpuWorkers& workers, bool alone = false);
 
   GpuSession& base() { return base_; }
   GpuWorkers& workers() { return workers_; }
@@ -46,8 +51,12 @@ class GpuPythonSession {
   double reference_us() const {
     return reference_us_;
   }  // a call of eager in the reference worker, a first estimate
-  // In place of one that may be broken.
+  bool is_alone() const { return is_alone_; }
+  // In place of one that may be broken. Its pool is of the same size.
   void StartReference();
+  // Sizes the pools of the next candidates by what is free, before any of their code runs: one that takes memory does not make
+  // that of others smaller. False: they have less than eager has, and other sessions should go. The constructor does it too.
+  bool PlanPools();
 
   // What the first calls of a candidate told (role "examine" of env/python/gpu_first_calls.py): words of its own process, bounded
   // and printable.
@@ -105,7 +114,10 @@ class GpuPythonSession {
     std::optional<std::vector<int64_t>> strides;
     bool operator==(const Place&) const = default;
   };
-  std::string JobOf(const std::string& role) const;
+  std::string JobOf(const std::string& role, const PythonSide& side) const;
+  void MeasureNeeds();
+  size_t FreeForPools(size_t workers) const;
+  std::unique_ptr<PythonSide> MakeSide(const std::string& name, bool may_compile, size_t pool_bytes);
   std::vector<uint16_t> AllSlots() const;
   void Upload(const PythonSide& side, std::span<const uint16_t> slots);
   void FlushL2();
@@ -118,7 +130,10 @@ class GpuPythonSession {
   void CheckReference();
 
   GpuWorkers& workers_;
+  bool is_alone_;
   GpuSession base_;
+  WorkerNeeds needs_;
+  size_t reference_pool_bytes_ = 0, candidate_pool_bytes_ = 0;
   std::unique_ptr<PythonSide> reference_;
   std::vector<std::vector<Place>> places_;  // of the last batch: of each call, of each output
   std::vector<uint32_t> samples_;           // their words at its end

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "env/error.h"
+#include "env/process/resident_sessions.h"
 #include "env/python/python_job.h"
 
 namespace kevin {
@@ -22,11 +23,8 @@ using nlohmann::json;
 constexpr int kWarmLimitMs = 60'000;
 constexpr int64_t kGpuWorkerCpuLimit_s =
     24 * 3600;  // waiting for the GPU is computing; calls have limits of their own
-// Of the largest problems one output takes 6 GiB.
-constexpr size_t kLeastPool = size_t{1} << 30, kMostPool = size_t{16} << 30;
-// Of two references, a candidate and the kernel it is compared with, or spares in their place; a spare for each; and room
-// for the rest.
-constexpr size_t kPoolsAtATime = 8;
+constexpr size_t kContextBytes = size_t{640} << 20;  // with the kernels that torch loads
+constexpr size_t kMostSpares = 6, kProcessorsOfSpares = 8, kSparesOfProcessors = 3;
 
 std::multiset<int> worker_ids;  // of the one thread that has workers
 
@@ -82,14 +80,27 @@ WorkerId::~WorkerId() {
   if (const auto found = worker_ids.find(pid_); found != worker_ids.end()) worker_ids.erase(found);
 }
 
-size_t PoolBytes(size_t free_bytes) {
-  constexpr size_t kUnit = size_t{2} << 20;
-  return std::clamp(free_bytes / kPoolsAtATime, kLeastPool, kMostPool) / kUnit * kUnit;
+size_t SparesFor(int processors, size_t free_bytes) {
+  const size_t warm_at_once = static_cast<size_t>(std::max(processors, 0)) * kSparesOfProcessors / kProcessorsOfSpares;
+  const size_t with_room = free_bytes / 8 / (2 * kContextBytes);
+  return std::clamp(std::min(warm_at_once, with_room), kLeastSpares, kMostSpares);
 }
 
-PythonSide::PythonSide(std::string name, WarmWorker worker, int device, size_t inputs_bytes)
+size_t PoolBytes(const WorkerNeeds& needs, size_t free_bytes, int workers, size_t most_room) {
+  constexpr size_t kUnit = size_t{2} << 20;
+  const auto share = [&](size_t taken, int of) {
+    return free_bytes > taken ? (free_bytes - taken) / static_cast<size_t>(of) : 0;
+  };
+  const size_t both = std::min(share(needs.truth, std::max(workers - 1, 1)), share(0, workers));
+  const size_t pool = both > needs.inputs ? both - needs.inputs : 0;
+  const size_t room = pool > needs.least_pool ? std::min(pool - needs.least_pool, most_room) : 0;
+  return std::max((needs.least_pool + room) / kUnit, size_t{1}) * kUnit;
+}
+
+PythonSide::PythonSide(std::string name, WarmWorker worker, int device, size_t pool_bytes,
+                       size_t inputs_bytes)
     : name_(std::move(name)),
-      pool_(std::move(worker.pool)),
+      pool_(SharedDeviceMemory::Create(device, pool_bytes)),
       inputs_(SharedDeviceMemory::Create(device, inputs_bytes)),
       id_(std::move(worker.id)),
       waiting_(std::move(worker.waiting)) {}
@@ -97,9 +108,9 @@ PythonSide::PythonSide(std::string name, WarmWorker worker, int device, size_t i
 std::vector<int> PythonSide::ProcessIds() { return {worker_ids.begin(), worker_ids.end()}; }
 
 void PythonSide::Send(const std::string& job, int bundle_fd, int files_fd) {
-  const Fd inputs = inputs_.Export();
+  const Fd inputs = inputs_.Export(), pool = pool_.Export();
   SendJob(waiting_.socket.get(), job,
-          {waiting_.page_fd.get(), inputs.get(), files_fd, bundle_fd, waiting_.log.get()});
+          {pool.get(), inputs.get(), files_fd, bundle_fd, waiting_.log.get()});
   process_ = std::make_unique<BatchProcess>(std::move(waiting_));
 }
 
@@ -115,7 +126,8 @@ void PythonSide::Kill() {
 GpuWorkers::GpuWorkers(PythonWorkers& workers, const GpuWorkersOptions& options)
     : workers_(workers),
       options_(options),
-      processor_(options.on_host ? std::nullopt : TakeProcessor(options.device)) {}
+      processor_(options.on_host ? std::nullopt : TakeProcessor(options.device)),
+      kept_spares_(options.spares) {}
 
 GpuWorkers::~GpuWorkers() { DropSpares(); }
 
@@ -123,18 +135,15 @@ WarmWorker GpuWorkers::Start(bool may_compile) {
   WarmWorker worker;
   worker.waiting = BatchProcess::Start(workers_);
   worker.id = WorkerId(worker.waiting.process.pid());
-  worker.pool = SharedDeviceMemory::Create(options_.device, options_.pool_bytes);
   const json job = {{"gpu",
                      {{"device", options_.on_host ? -1 : options_.device},
-                      {"pool_bytes", options_.pool_bytes},
                       {"may_compile", may_compile ? 1 : 0},
                       {"processor", may_compile ? -1 : processor_.value_or(-1)}}},
                     {"max_file_bytes", kPythonFileBytes},
                     {"cpu_limit_s", kGpuWorkerCpuLimit_s}};
-  const Fd pool = worker.pool.Export();
   ++started_;
   const int log = worker.waiting.log.get();
-  SendJob(worker.waiting.socket.get(), job.dump(), {worker.waiting.page_fd.get(), log, pool.get(), log, log});
+  SendJob(worker.waiting.socket.get(), job.dump(), {worker.waiting.page_fd.get(), log, log, log, log});
   return worker;
 }
 
@@ -156,27 +165,70 @@ void GpuWorkers::MakeWarm(WarmWorker* worker, bool may_compile) {
 bool GpuWorkers::Settle() {
   bool waited = false;
   for (const bool may_compile : {false, true}) {
-    for (WarmWorker& spare : may_compile ? compiling_spares_ : spares_) {
-      waited |= !spare.is_warm;
-      MakeWarm(&spare, may_compile);
+    std::deque<WarmWorker>& spares = SparesOf(may_compile);
+    std::deque<WarmWorker> warm;
+    for (; !spares.empty(); spares.pop_front()) {
+      waited |= !spares.front().is_warm;
+      try {
+        MakeWarm(&spares.front(), may_compile);
+        warm.push_back(std::move(spares.front()));
+      } catch (const Error& error) {
+        if (!IsOutOfMemory(error)) throw;
+      }
     }
+    spares = std::move(warm);
   }
   return waited;
 }
 
+size_t GpuWorkers::ColdSpares() const {
+  size_t cold = 0;
+  for (const auto* spares : {&spares_, &compiling_spares_})
+    cold += static_cast<size_t>(
+        std::count_if(spares->begin(), spares->end(), [](const WarmWorker& spare) { return !spare.is_warm; }));
+  return cold;
+}
+
+size_t GpuWorkers::ContextBytesToCome(size_t workers) const {
+  const size_t all = 2 * kept_spares_ + workers,
+               warm = spares_.size() + compiling_spares_.size() - ColdSpares();
+  return options_.on_host || all < warm ? 0 : (all - warm) * kContextBytes;
+}
+
+bool GpuWorkers::HasRoomForContext() const {
+  size_t free_bytes = 0, total_bytes = 0;
+  KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
+  return free_bytes > (options_.on_host ? 0 : (ColdSpares() + 1) * kContextBytes);
+}
+
+void GpuWorkers::RefillOf(bool may_compile) {
+  std::deque<WarmWorker>& spares = SparesOf(may_compile);
+  while (spares.size() < kept_spares_ && HasRoomForContext()) spares.push_back(Start(may_compile));
+}
+
 void GpuWorkers::Refill() {
-  try {
-    for (const bool may_compile : {false, true}) {
-      std::deque<WarmWorker>& spares = may_compile ? compiling_spares_ : spares_;
-      while (spares.size() < kWarmSpares) spares.push_back(Start(may_compile));
-    }
-  } catch (const DriverError& error) {
-    if (!error.out_of_memory()) throw;
+  RefillOf(false);
+  RefillOf(true);
+}
+
+void GpuWorkers::RefillIfFew() {
+  if (HasFew(true)) {
+    Refill();
+  } else if (HasFew(false)) {
+    RefillOf(false);
+  }
+}
+
+void GpuWorkers::KeepSpares(size_t count) {
+  kept_spares_ = count;
+  for (const bool may_compile : {false, true}) {
+    std::deque<WarmWorker>& spares = SparesOf(may_compile);
+    while (spares.size() > count) spares.pop_back();
   }
 }
 
 WarmWorker GpuWorkers::Take(bool may_compile) {
-  std::deque<WarmWorker>& spares = may_compile ? compiling_spares_ : spares_;
+  std::deque<WarmWorker>& spares = SparesOf(may_compile);
   if (spares.empty()) {
     spares.push_back(Start(may_compile));
     Refill();

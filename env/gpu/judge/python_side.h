@@ -1,10 +1,11 @@
 #pragma once
 // The workers of candidates in Python on a GPU, from the evaluator's side: their processes and their memory. A worker is
-// warm before its candidate comes: forked, in its sandbox, with a context and a pool (env/python/gpu_worker.py). One
-// candidate each. To make a context takes a second, to warm up a profiler several, and both disturb what is timed: an
-// evaluation takes spares and starts no worker. Their successors warm up between evaluations.
+// warm before its candidate comes: forked, in its sandbox, with a context (env/python/gpu_worker.py). One candidate each. To
+// make a context takes a second, to warm up a profiler several, and both disturb what is timed: an evaluation takes spares.
+// Their successors are started together, when few are left, so that many evaluations share one time of waiting.
 //
-// The pool is an allocation of this process: all tensors of the worker's torch lie in it, and this process reads them there.
+// A spare holds no memory of the device beyond its context. The pool comes with the job: an allocation of this process, in
+// which all tensors of the worker's torch lie, and where this process reads them.
 // A worker's inputs are an allocation of its own, filled from the session's at the start of each batch. Its mapping is
 // read-only; host code of a candidate can change that, and reaches nothing but its own copy.
 
@@ -24,8 +25,25 @@ namespace kevin {
 struct GpuWorkersOptions {
   int device = 0;
   bool on_host = false;  // a host's memory stands for a device's: for tests over a stand-in driver
-  size_t pool_bytes = 0;
+  size_t spares = 2;     // of each kind: SparesFor()
+  size_t kept_bytes = size_t{1} << 30;  // of the device, for what nobody counts
 };
+
+// How many spares of each kind a machine keeps, 2 to 6: they warm up at the same time, and their contexts take at most an
+// eighth of the free memory.
+size_t SparesFor(int processors, size_t free_bytes);
+
+// What the workers of one problem take of the device, and this process beside them. All in bytes.
+struct WorkerNeeds {
+  size_t inputs = 0;      // of each worker, outside its pool
+  size_t least_pool = 0;  // of each worker: with less no call can be made
+  size_t truth = 0;       // of this process, while it computes the truth
+};
+
+// The pool of a worker where `workers` are still to be made that exist at the same time, in `free_bytes`: an equal share
+// of what their inputs leave, between the least pool and `most_room` bytes more. The last worker is the kernel that a
+// candidate is compared with; it comes when the truth is no longer needed.
+size_t PoolBytes(const WorkerNeeds& needs, size_t free_bytes, int workers, size_t most_room);
 
 // Counts a process among PythonSide::ProcessIds() for as long as it lives.
 class WorkerId {
@@ -42,7 +60,6 @@ class WorkerId {
 
 struct WarmWorker {
   WaitingProcess waiting;
-  SharedDeviceMemory pool;
   WorkerId id;
   bool is_warm = false;  // it has said so
 };
@@ -50,7 +67,8 @@ struct WarmWorker {
 // The memory and the process of one worker that makes batches.
 class PythonSide {
  public:
-  PythonSide(std::string name, WarmWorker worker, int device, size_t inputs_bytes);
+  // Makes the memory. Throws DriverError.
+  PythonSide(std::string name, WarmWorker worker, int device, size_t pool_bytes, size_t inputs_bytes);
   PythonSide(const PythonSide&) = delete;
   PythonSide& operator=(const PythonSide&) = delete;
 
@@ -76,8 +94,7 @@ class PythonSide {
   std::unique_ptr<BatchProcess> process_;
 };
 
-// Of each kind: a candidate with the kernel it is compared with, or two evaluations in a row.
-inline constexpr size_t kWarmSpares = 2;
+inline constexpr size_t kLeastSpares = 2;  // of each kind: a candidate with the kernel it is compared with
 
 // One thread. `workers` must outlive it.
 class GpuWorkers {
@@ -85,30 +102,42 @@ class GpuWorkers {
   GpuWorkers(PythonWorkers& workers, const GpuWorkersOptions& options);
   ~GpuWorkers();
 
-  // A spare; waits until it is warm. Where its kind has none left, one is started and Refill() called. `may_compile`: it may start
-  // compilers, and takes no part in timing. Throws Error(kMachine) with the reason where a worker cannot use the GPU.
+  // A spare; waits until it is warm. Where its kind has none left, one is started and Refill() called. `may_compile`: it may
+  // start compilers, and takes no part in timing. Throws Error(kMachine) with the reason where a worker cannot use the GPU.
   WarmWorker Take(bool may_compile);
   // Starts the spares of both kinds that are missing, all at the same time, as far as memory allows, and does not wait for
   // them.
   void Refill();
-  // Waits until all spares are warm: the making of a context disturbs what is timed. False: they were.
+  // The same where fewer than a third of the spares that may compile are left. Of the others alone, which are warm sooner,
+  // where fewer than a third of these are left.
+  void RefillIfFew();
+  // Waits until all spares are warm: the making of a context disturbs what is timed. Drops those that find no memory. False:
+  // all were warm.
   bool Settle();
-  void DropSpares();  // their pools are memory of the device
+  void DropSpares();  // their contexts are memory of the device
+  // How many of each kind are kept from now on; what is more is dropped.
+  void KeepSpares(size_t count);
+  // What contexts will take: of all spares, and of so many workers beside them that are still to be taken.
+  size_t ContextBytesToCome(size_t workers) const;
   const GpuWorkersOptions& options() const { return options_; }
+  size_t spares(bool may_compile) const { return (may_compile ? compiling_spares_ : spares_).size(); }
   int64_t started() const { return started_; }  // workers, until now
 
  private:
+  std::deque<WarmWorker>& SparesOf(bool may_compile) { return may_compile ? compiling_spares_ : spares_; }
+  bool HasFew(bool may_compile) const { return 3 * spares(may_compile) < kept_spares_; }
+  size_t ColdSpares() const;
+  bool HasRoomForContext() const;
+  void RefillOf(bool may_compile);
   WarmWorker Start(bool may_compile);
   void MakeWarm(WarmWorker* worker, bool may_compile);
 
   PythonWorkers& workers_;
   GpuWorkersOptions options_;
   std::optional<int> processor_;  // of timed workers
+  size_t kept_spares_;
   std::deque<WarmWorker> spares_, compiling_spares_;
   int64_t started_ = 0;
 };
-
-// The bytes of a pool: a share of the free memory of the device, because several exist at a time.
-size_t PoolBytes(size_t free_bytes);
 
 }  // namespace kevin

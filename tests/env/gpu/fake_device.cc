@@ -6,6 +6,8 @@
 //                            than N children of this process are stopped, as a candidate and references are between batches
 //   FAKE_DEVICE_DRAINS=N     in a pause of a batch, the first N looks find a gap
 //   FAKE_DEVICE_FULL_ABOVE=N there is no free memory while more than N children are stopped
+//   FAKE_DEVICE_MIB=N        it has so much memory, of which allocations of this process take (cuMemCreate alone). Unset: 4 GiB,
+//                            of which 2 GiB stay free, whatever is allocated
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -277,8 +279,17 @@ bool IsFull() {
   const char* above = std::getenv("FAKE_DEVICE_FULL_ABOVE");
   return above != nullptr && HasMoreStoppedThan(above);
 }
+u64 FreeBytes() {
+  const char* all = std::getenv("FAKE_DEVICE_MIB");
+  if (IsFull()) return 0;
+  if (all == nullptr) return u64{2} << 30;
+  const std::lock_guard lock(allocations_mutex);
+  u64 taken = 0;
+  for (const auto& [handle, allocation] : allocations) taken += allocation.bytes;
+  return std::max(std::strtoull(all, nullptr, 10) << 20, taken) - taken;
+}
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
-  return *free_bytes = IsFull() ? 0 : size_t{2} << 30, *total = size_t{4} << 30, 0;
+  return *free_bytes = FreeBytes(), *total = size_t{4} << 30, 0;
 }
 int cuMemAlloc_v2(u64* place, size_t bytes) {
   if (IsFull()) return 2;
@@ -307,6 +318,7 @@ int cuMemsetD32Async(u64 to, unsigned value, size_t words, void*) {
 }
 int cuMemGetAllocationGranularity(size_t* bytes, const void*, int) { return *bytes = kGranularity, 0; }
 int cuMemCreate(u64* handle, size_t bytes, const void*, u64) {
+  if (std::getenv("FAKE_DEVICE_MIB") != nullptr && FreeBytes() < bytes) return 2;
   const int file = memfd_create("fake-device", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return 2;
   return *handle = Keep({file, bytes}), 0;
@@ -391,7 +403,9 @@ int cuEventElapsedTime(float* milliseconds, void* start, void* end) {
 int cuProfilerStart() { return 0; }
 int cuProfilerStop() { return 0; }
 int cuGetErrorName(int, const char** name) { return *name = "CUDA_ERROR_FAKE", 0; }
-int cuGetErrorString(int, const char** text) { return *text = "of the stand-in", 0; }
+int cuGetErrorString(int code, const char** text) {
+  return *text = code == 2 ? "out of memory" : "of the stand-in", 0;
+}
 int cuTensorMapEncodeTiled(void*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*,
                            const uint32_t*, int, int, int, int) {
   return 1;

@@ -25,7 +25,7 @@ inline std::filesystem::path RedTeam() {
 }
 
 // One thread of this process makes all workers.
-inline GpuWorkers& Workers() {
+inline PythonWorkers& HostPython() {
   static const bool kHasDriver = [] {
     LoadDriver();
     CuHandle context = nullptr;
@@ -39,18 +39,25 @@ inline GpuWorkers& Workers() {
     setup.folders.emplace_back(FAKE_DEVICE_FOLDER);
     return PythonWorkers(setup, 1, NamespacesAvailable(), GpuOfWorkers{90});
   }();
-  static GpuWorkers workers(python, {0, true, size_t{192} << 20});
+  return python;
+}
+
+inline GpuWorkers& Workers() {
+  // Of the 2 GiB that are free on the device few are for workers: filling pools takes time.
+  static GpuWorkers workers(HostPython(),
+                            {.on_host = true, .kept_bytes = (size_t{2} << 30) - (size_t{384} << 20)});
   return workers;
 }
 
 inline std::unique_ptr<GpuPythonSession> NewSession(const Problem& problem,
-                                                    const OtherProcesses* others = nullptr) {
+                                                    const OtherProcesses* others = nullptr,
+                                                    GpuWorkers& workers = Workers(), bool alone = false) {
   GpuSessionOptions options;
   options.problem = problem;
   options.others = others;
   options.size = "small";
   options.on_host = true;
-  return std::make_unique<GpuPythonSession>(std::move(options), Workers());
+  return std::make_unique<GpuPythonSession>(std::move(options), workers, alone);
 }
 
 inline GpuPythonSession& SessionOf(const std::string& problem, const OtherProcesses* others = nullptr) {

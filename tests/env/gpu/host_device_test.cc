@@ -106,7 +106,7 @@ TEST_CASE("a Python whose workers cannot use the GPU is named with the next step
   PythonWorkers python(FindPythonSetup(BuiltPrograms()), 1, NamespacesAvailable(), GpuOfWorkers{90});
   unsetenv("KEVIN_OUTER_LIBRARY_PATH");
   const size_t ids_before = PythonSide::ProcessIds().size();
-  GpuWorkers workers(python, {0, true, size_t{16} << 20});
+  GpuWorkers workers(python, {.on_host = true});
   try {
     workers.Take(false);
     FAIL_CHECK("no error");
@@ -219,28 +219,42 @@ TEST_CASE("workers that have ended are no processes of Kevin's any more") {
   CHECK(processes() == before);
 }
 
-TEST_CASE("an evaluation takes warm workers and starts none; what is missing is started together") {
+TEST_CASE("an evaluation takes warm workers, and what is missing is started together when few are left") {
+  constexpr size_t kKept = 6;
   GpuPythonSession& session = ShortCalls();
   GpuWorkers& workers = session.workers();
+  workers.KeepSpares(kKept);
   workers.Refill();
   workers.Settle();
-  const int64_t before = workers.started();
-  const auto started = [&] { return workers.started() - before; };
+  CHECK((workers.spares(false) == kKept && workers.spares(true) == kKept));
+  int64_t before = workers.started();
+  const auto started = [&] {
+    const int64_t last = std::exchange(before, workers.started());
+    return before - last;
+  };
   const std::string relu = WithForward("return torch.relu(x)");
-  Judged(relu + "# first\n", {}, session);
+  const auto text = [&](int i) { return relu + "# number " + std::to_string(i) + "\n"; };
+  // Each takes one of each kind, for its first calls and for its batches.
+  for (int i = 0; i < 4; ++i) Judged(text(i), {.verify_only = true}, session);
+  CHECK(started() == 0);
   CHECK_FALSE(workers.Settle());
+  // Its first calls leave one of the six.
+  Judged(text(4), {.verify_only = true}, session);
+  CHECK(started() == 5 + 4);
+  CHECK((workers.spares(false) == kKept - 1 && workers.spares(true) == kKept));
+  // Examined before: a candidate and the kernel to pair against take two that are timed.
+  for (int i = 0; i < 2; ++i) Judged(text(i), {.start = text(4)}, session);
   CHECK(started() == 0);
-  Judged(relu + "# second\n", {.verify_only = true}, session);
-  CHECK(started() == 0);
-  // None is left of either kind: both are filled at once.
-  Judged(relu + "# third\n", {.verify_only = true}, session);
-  CHECK(started() == 2 * static_cast<int64_t>(kWarmSpares));
-  workers.Refill();
-  workers.Settle();
-  const int64_t again = started();
-  // Candidate and the kernel to pair against; both were examined before.
-  Judged(relu + "# third\n", {.start = relu + "# first\n"}, session);
-  CHECK(started() == again);
+  CHECK((workers.spares(false) == 1 && workers.spares(true) == kKept));
+  Judged(text(2), {.start = text(4)}, session);
+  CHECK(started() == 5);
+  CHECK((workers.spares(false) == kKept - 2 && workers.spares(true) == kKept));
+  // Where none is left, an evaluation starts what is missing of both kinds.
+  workers.DropSpares();
+  Judged(relu + "# number 5\n", {.verify_only = true}, session);
+  CHECK(started() == 2 * static_cast<int64_t>(kKept));
+  workers.KeepSpares(kLeastSpares);
+  CHECK((workers.spares(false) == kLeastSpares && workers.spares(true) == kLeastSpares));
 }
 
 }  // namespace kevin
