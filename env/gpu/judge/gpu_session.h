@@ -92,8 +92,8 @@ class GpuSession {
 
   // Runs eager on the inputs of the slot, timed like a candidate. The outputs stay until the slot runs again.
   double TimeReferenceUs(int slot);
-  // The same without a time. To be called after a truth and before eager is timed: the truth takes the memory that torch keeps for
-  // eager's intermediates, and the next call of eager gets it anew from the driver (seen: 15.9 ms instead of 7.1).
+  // The same without a time. To be called after a truth and before eager is timed: the truth can take the memory that torch keeps
+  // for eager's intermediates, and the next call of eager gets it anew from the driver (level3/31 in bf16: 15.9 ms instead of 7.1).
   void WarmReference(int slot);
   // The reference's own input-outputs get the values that Draw made. To be called before each of its runs;
   // TimeReferenceUs does.
@@ -140,6 +140,7 @@ class GpuSession {
   double Probe(RunnerClient* runner, long long vectors);
   bool CanaryLives(RunnerClient* runner);
   void LayOut();
+  void WarmSlots();
   CuDevicePtr Drawn(int slot, size_t input) const;
   // For each input-output: its output's number, and its place in inouts_ and reference_inouts_.
   void ForEachInOut(int slot, const std::function<void(size_t output, uint64_t at)>& visit) const;

@@ -1,7 +1,9 @@
 // Kernels in fp16 and bf16 on a GPU: correct ones are measured, incorrect ones are wrong. Without a GPU this
 // is skipped.
 
+#include <algorithm>
 #include <cstdio>
+#include <vector>
 
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
@@ -53,7 +55,28 @@ TEST_CASE("what the search writes in 16 bits is measured") {
   }
 }
 
-TEST_CASE("the same at full size") {
+// Its intermediates take gigabytes, its outputs little; its outputs in 16 bits are judged by the truth now and then.
+TEST_CASE("eager is warm in every slot from the first evaluation of a session on") {
+  if (!SharedGpu(kCallTimeout_s)) return;
+  EvaluateOptions options;
+  options.workload.size = "full";
+  const Problem problem = ProblemIn("level3/31", Precision::kBf16);
+  const std::string text = testing::SearchText(problem, "full", "cuda");
+  const Evaluation evaluation = SharedGpu(kCallTimeout_s)->Evaluate(problem, {"cuda", text}, options);
+  Print("search for level3/31 in bf16", evaluation.outcome);
+  REQUIRE(std::holds_alternative<Measured>(evaluation.outcome));
+  std::vector<double> eager_us;
+  for (const Sample& sample : evaluation.samples) {
+    if (sample.side == "reference" && (sample.phase == "sequential" || sample.phase == "fixed"))
+      eager_us.push_back(sample.total_us);
+  }
+  REQUIRE(eager_us.size() >= 10);
+  std::sort(eager_us.begin(), eager_us.end());
+  std::printf("  eager: %.0f to %.0f us\n", eager_us.front(), eager_us.back());
+  CHECK(eager_us.back() < 1.3 * eager_us.front());
+}
+
+TEST_CASE("correct CUDA kernels in 16 bits at full size are measured, and those that save digits are wrong") {
   if (SharedGpu(kCallTimeout_s)) JudgeAll("full");
 }
 
