@@ -297,8 +297,8 @@ def make_worker(library, device, page, job, inputs):
                 return GpuCalls(library, page, taken, self.tensors.slots_of(taken), module, holders)
             with torch.device(device.name):
                 module = caller.ReferenceModule(self.job)
-                # Its outputs are named and never read or written: they take no room in the pool.
-                empty = caller.EmptyModule(self.job, [device.view(device.pool, each) for each in job["outputs"]])
+                # Its outputs are named and never computed: they take no room in the pool. No block starts there.
+                empty = caller.EmptyModule(self.job, [device.view(device.pool + 256, each) for each in job["outputs"]])
                 small = torch.zeros(1)
             slots = self.tensors.slots
             self.empty = EmptyGpuCalls(library, page, self.job, slots, empty, list(empty._parameters.values()))

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_set>
 
 #include "policies/search/cuda_text.h"
 
@@ -14,8 +15,8 @@ namespace {
 class CudaLoadFinder {
  public:
   void Visit(const ExprPtr& e, const ExprPtr& condition) {
-    const std::string key = e->key + (condition ? condition->key : "");
-    if (!seen_.insert(key).second) return;
+    if (e->args.empty()) return;
+    if (!seen_.insert(condition ? e->key + condition->key : e->key).second) return;
     if (e->op == "guard") {
       Visit(e->args[0], condition);
       Visit(e->args[1], condition ? And(condition, e->args[0]) : e->args[0]);
@@ -55,8 +56,8 @@ class CudaLoadFinder {
     sorted.push_back(loads_[i]);
   }
 
-  std::set<std::string> seen_;
-  std::map<std::string, size_t> number_;
+  std::unordered_set<std::string> seen_;
+  std::unordered_map<std::string, size_t> number_;
   std::vector<CudaLoad> loads_;
 };
 

@@ -70,7 +70,8 @@ int64_t WidthFor(const CudaText& text, const Reduction& work, bool columns) {
   const std::vector<Loop>& loops = columns ? work.outer : work.inner;
   if (loops.empty()) return 1;
   int64_t best = 1, narrowest = 4;
-  for (const CudaLoad& load : LoadsOf(ExprsOf(work)))
+  const std::vector<CudaLoad> loads = LoadsOf(ExprsOf(work));
+  for (const CudaLoad& load : loads)
     narrowest = std::min<int64_t>(narrowest, text.ElementBytes(load.load->id));
   const int64_t most = columns ? 4 : 16 / std::max<int64_t>(2, narrowest);
   for (int64_t width = 2; width <= most; width *= 2) {
@@ -84,8 +85,7 @@ int64_t WidthFor(const CudaText& text, const Reduction& work, bool columns) {
       packed += neighbours == Neighbours::kPack;
       apart += neighbours == Neighbours::kEach;
     };
-    for (const CudaLoad& load : LoadsOf(ExprsOf(work)))
-      add(load.load->id, load.load->args[0], load.condition);
+    for (const CudaLoad& load : loads) add(load.load->id, load.load->args[0], load.condition);
     for (const Store& store : work.inner_stores) add(store.buffer, store.offset, store.guard);
     if (packed > apart) best = width;
   }
@@ -240,11 +240,13 @@ std::vector<std::vector<CudaLoad>> PassLoads(const Reduction& work, bool columns
     for (const CudaLoad& load : LoadsOf(pass)) {
       bool is_inner = false, needs_result = false;
       for (const ExprPtr& part : {load.load->args[0], load.condition}) {
-        for (const Expr* node : Nodes(part)) {
-          needs_result |= node->op == "result";
-          for (const Loop& loop : work.inner) is_inner |= node->op == "variable" && node->id == loop.variable;
-          is_inner |= !columns && node->op == "variable" && node->id == kNeighbour;
-        }
+        if (!part) continue;
+        ForEachNode(part, [&](const Expr& node) {
+          needs_result |= node.op == "result";
+          if (node.op != "variable") return;
+          for (const Loop& loop : work.inner) is_inner |= node.id == loop.variable;
+          is_inner |= !columns && node.id == kNeighbour;
+        });
       }
       if (is_inner && !needs_result) passes.back().push_back(load);
     }

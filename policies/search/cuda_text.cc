@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace kevin::search {
@@ -16,9 +17,10 @@ class CudaBufferUse {
 
  private:
   void Read(const ExprPtr& expr) {
-    for (const Expr* node : Nodes(expr)) {
-      if (node->op == "load") reads.insert(node->id);
-    }
+    if (!expr) return;
+    ForEachNode(expr, [&](const Expr& node) {
+      if (node.op == "load") reads.insert(node.id);
+    });
   }
   void Write(const std::vector<Store>& stores) {
     for (const Store& store : stores) {
@@ -67,18 +69,21 @@ std::string CudaElementType(const std::string& dtype) {
 // Names "v12" and "r12" carry the number of a loop variable: numbered anew in the order of their first use, so that equal
 // stages have equal texts.
 std::string WithLocalNumbers(const std::string& body) {
+  static constexpr std::array<bool, 256> kIsWord = [] {
+    std::array<bool, 256> is_word{};
+    for (const char c : std::string_view("_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+      is_word[static_cast<unsigned char>(c)] = true;
+    return is_word;
+  }();
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto is_word = [&](char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
   std::map<std::string, std::string> numbers;
   std::string text;
   text.reserve(body.size());
   for (size_t at = 0; at < body.size();) {
     size_t word = at;
-    while (word < body.size() && !is_word(body[word])) ++word;
+    while (word < body.size() && !kIsWord[static_cast<unsigned char>(body[word])]) ++word;
     size_t end = word;
-    while (end < body.size() && is_word(body[end])) ++end;
+    while (end < body.size() && kIsWord[static_cast<unsigned char>(body[end])]) ++end;
     const bool is_local = end - word > 1 && (body[word] == 'v' || body[word] == 'r') &&
                           std::all_of(body.begin() + static_cast<long>(word) + 1,
                                       body.begin() + static_cast<long>(end), is_digit);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -106,16 +107,14 @@ std::string FunctionTable::Definitions() {
     std::vector<std::string> hole_text(numbers.size());
     std::vector<size_t> parameter_hole;
     for (size_t hole = 0; hole < numbers.size(); ++hole) {
-      std::vector<std::string> column;
-      bool varies = false;
-      for (const size_t member : group) {
-        column.push_back(numbers_[member][hole]);
-        varies |= column.back() != column.front();
-      }
+      const bool varies = std::any_of(group.begin(), group.end(),
+                                      [&](size_t member) { return numbers_[member][hole] != numbers[hole]; });
       if (!varies) {
         hole_text[hole] = numbers[hole];
         continue;
       }
+      std::vector<std::string> column;
+      for (const size_t member : group) column.push_back(numbers_[member][hole]);
       auto [found, is_new] =
           parameter_of.try_emplace({kinds[hole], column}, fmt::format("s{}", parameter_hole.size()));
       if (is_new) parameter_hole.push_back(hole);

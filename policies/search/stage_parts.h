@@ -21,8 +21,8 @@ int CountDivisions(const Stage& stage);
 
 // How an expression uses two neighbouring loops that may become one.
 struct LoopPairUse {
-  bool is_apart =
-      false;  // elsewhere than in c * (second.extent * first + second), divisions of them left out
+  // Elsewhere than in c * (second.extent * first + second), and directly below a division.
+  bool is_apart = false;
   bool is_divided = false;  // a div or mod has one of them below it
 };
 LoopPairUse UseOfLoopPair(const ExprPtr& expr, const Loop& first, const Loop& second);

@@ -212,7 +212,7 @@ class GpuEvaluator {
     if (!gpu_workers_ || python_sessions_.size() == 0) return;
     try {
       const DeviceLock lock(LockName(), LockMode::kShared, nullptr);
-      gpu_workers_->RefillIfFew();
+      gpu_workers_->RefillIfFew(2);  // before an evaluation has to wait
       gpu_workers_->Settle();
     } catch (...) {  // the next evaluation tells why
       gpu_workers_->DropSpares();
@@ -383,7 +383,7 @@ class GpuEvaluator {
   size_t spares_for_python_ = kLeastSpares;
   ResidentSessions<GpuPythonSession> python_sessions_{kPythonSessions};
   std::set<std::string> alone_;  // of their sessions
-  double session_s_ = 0;  // that the making of the latest one took
+  double session_s_ = 0;         // that the making of the latest one took
 };
 
 }  // namespace

@@ -46,7 +46,7 @@ JudgeResult GpuPythonJudgement::Run() {
 void GpuPythonJudgement::Judge() {
   Phase("verify");
   Examine();
-  session_.workers().RefillIfFew();  // these warm up beside the verification
+  session_.workers().RefillIfFew(1);  // these warm up beside the verification
   VerifyTwiceIfLate();
   is_verified_ = true;
   measuring_ = Clock::now();

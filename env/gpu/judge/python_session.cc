@@ -29,7 +29,8 @@ constexpr size_t kMostParts = kMaxSlots * kMaxArguments;
 constexpr unsigned kWideBlocks = 2112;
 // Beside outputs and weights: cuBLAS's workspaces, small tensors.
 constexpr size_t kLeastRoom = size_t{128} << 20;
-constexpr size_t kMostRoom = size_t{16} << 30;  // of candidates, where eager has no more: to fill a pool takes time
+constexpr size_t kMostRoom = size_t{16}
+                             << 30;  // of candidates, where eager has no more: to fill a pool takes time
 // Of the free memory, what eager has beyond its least pool.
 constexpr size_t kPartsForReference = 8;
 // The reference, a candidate, and the kernel that it is compared with.
@@ -79,7 +80,8 @@ GpuPythonSession::GpuPythonSession(GpuSessionOptions options, GpuWorkers& worker
 
 void GpuPythonSession::MeasureNeeds() {
   size_t outputs = 0, weights = 0;
-  for (const ConcreteTensor& output : base_.sized().outputs) outputs += PoolAllocator::BlockBytes(static_cast<uint64_t>(output.bytes));
+  for (const ConcreteTensor& output : base_.sized().outputs)
+    outputs += PoolAllocator::BlockBytes(static_cast<uint64_t>(output.bytes));
   for (const ConcreteTensor& input : base_.sized().inputs)
     weights += input.spec.is_param ? PoolAllocator::BlockBytes(static_cast<uint64_t>(input.bytes)) : 0;
   needs_.inputs = base_.inputs_memory().bytes();
@@ -89,11 +91,13 @@ void GpuPythonSession::MeasureNeeds() {
   const int64_t before = TakeTorchBytes(base_.options().device).now;
   GpuChecker(base_).TruthOf(0);
   base_.Synchronize();
-  needs_.truth = static_cast<size_t>(std::max<int64_t>(TakeTorchBytes(base_.options().device).most - before, 0));
+  needs_.truth =
+      static_cast<size_t>(std::max<int64_t>(TakeTorchBytes(base_.options().device).most - before, 0));
 }
 
 size_t GpuPythonSession::FreeForPools(size_t workers) const {
-  const size_t cached = base_.options().on_host ? 0 : static_cast<size_t>(TorchCacheBytes(base_.options().device)),
+  const size_t cached =
+                   base_.options().on_host ? 0 : static_cast<size_t>(TorchCacheBytes(base_.options().device)),
                taken = workers_.options().kept_bytes + workers_.ContextBytesToCome(workers);
   return std::max(FreeBytes() + cached, taken) - taken;
 }

@@ -81,7 +81,8 @@ WorkerId::~WorkerId() {
 }
 
 size_t SparesFor(int processors, size_t free_bytes) {
-  const size_t warm_at_once = static_cast<size_t>(std::max(processors, 0)) * kSparesOfProcessors / kProcessorsOfSpares;
+  const size_t warm_at_once =
+      static_cast<size_t>(std::max(processors, 0)) * kSparesOfProcessors / kProcessorsOfSpares;
   const size_t with_room = free_bytes / 8 / (2 * kContextBytes);
   return std::clamp(std::min(warm_at_once, with_room), kLeastSpares, kMostSpares);
 }
@@ -109,8 +110,7 @@ std::vector<int> PythonSide::ProcessIds() { return {worker_ids.begin(), worker_i
 
 void PythonSide::Send(const std::string& job, int bundle_fd, int files_fd) {
   const Fd inputs = inputs_.Export(), pool = pool_.Export();
-  SendJob(waiting_.socket.get(), job,
-          {pool.get(), inputs.get(), files_fd, bundle_fd, waiting_.log.get()});
+  SendJob(waiting_.socket.get(), job, {pool.get(), inputs.get(), files_fd, bundle_fd, waiting_.log.get()});
   process_ = std::make_unique<BatchProcess>(std::move(waiting_));
 }
 
@@ -184,8 +184,8 @@ bool GpuWorkers::Settle() {
 size_t GpuWorkers::ColdSpares() const {
   size_t cold = 0;
   for (const auto* spares : {&spares_, &compiling_spares_})
-    cold += static_cast<size_t>(
-        std::count_if(spares->begin(), spares->end(), [](const WarmWorker& spare) { return !spare.is_warm; }));
+    cold += static_cast<size_t>(std::count_if(spares->begin(), spares->end(),
+                                              [](const WarmWorker& spare) { return !spare.is_warm; }));
   return cold;
 }
 
@@ -211,10 +211,10 @@ void GpuWorkers::Refill() {
   RefillOf(true);
 }
 
-void GpuWorkers::RefillIfFew() {
-  if (HasFew(true)) {
+void GpuWorkers::RefillIfFew(size_t thirds) {
+  if (HasFew(true, thirds)) {
     Refill();
-  } else if (HasFew(false)) {
+  } else if (HasFew(false, thirds)) {
     RefillOf(false);
   }
 }

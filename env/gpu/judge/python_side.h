@@ -108,9 +108,9 @@ class GpuWorkers {
   // Starts the spares of both kinds that are missing, all at the same time, as far as memory allows, and does not wait for
   // them.
   void Refill();
-  // The same where fewer than a third of the spares that may compile are left. Of the others alone, which are warm sooner,
-  // where fewer than a third of these are left.
-  void RefillIfFew();
+  // The same where fewer than so many thirds of the spares that may compile are left. Of the others alone, which are warm
+  // sooner, where fewer of these are left.
+  void RefillIfFew(size_t thirds);
   // Waits until all spares are warm: the making of a context disturbs what is timed. Drops those that find no memory. False:
   // all were warm.
   bool Settle();
@@ -125,7 +125,9 @@ class GpuWorkers {
 
  private:
   std::deque<WarmWorker>& SparesOf(bool may_compile) { return may_compile ? compiling_spares_ : spares_; }
-  bool HasFew(bool may_compile) const { return 3 * spares(may_compile) < kept_spares_; }
+  bool HasFew(bool may_compile, size_t thirds) const {
+    return 3 * spares(may_compile) < thirds * kept_spares_;
+  }
   size_t ColdSpares() const;
   bool HasRoomForContext() const;
   void RefillOf(bool may_compile);

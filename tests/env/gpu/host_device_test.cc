@@ -253,6 +253,15 @@ TEST_CASE("an evaluation takes warm workers, and what is missing is started toge
   workers.DropSpares();
   Judged(relu + "# number 5\n", {.verify_only = true}, session);
   CHECK(started() == 2 * static_cast<int64_t>(kKept));
+  // Between evaluations, sooner: where fewer than two thirds are left.
+  workers.Take(true);
+  workers.RefillIfFew(2);
+  CHECK(started() == 0);
+  workers.Take(true);
+  workers.RefillIfFew(1);
+  CHECK(started() == 0);
+  workers.RefillIfFew(2);
+  CHECK(started() == 3 + 1);
   workers.KeepSpares(kLeastSpares);
   CHECK((workers.spares(false) == kLeastSpares && workers.spares(true) == kLeastSpares));
 }

@@ -36,6 +36,17 @@ void AddPointwise(std::vector<ProgramCase>& cases) {
     b.Do("large", Pointwise{{i}, {{y, Var(i), Times(Read(x, Var(i)), Float(3)), nullptr}}});
     cases.push_back(b.Case("large"));
   }
+  {
+    ProgramBuilder b;
+    const Loop i = b.NewLoop(77), j = b.NewLoop(77);
+    const int x = b.Input(77), y = b.Input(77), z = b.Input(77);
+    const auto difference = [&](const Loop& loop, int left, int right) {
+      const ExprPtr value = Binary("sub", Read(left, Var(loop)), Read(right, Var(loop)));
+      b.Do("difference", Pointwise{{loop}, {{b.Output(77), Var(loop), value, nullptr}}});
+    };
+    difference(i, x, y), difference(j, y, z), difference(i, x, z), difference(j, z, x);
+    cases.push_back(b.Case("equal stages of other buffers"));
+  }
   for (const std::string& op : unary) {
     ProgramBuilder b;
     const Loop i = b.NewLoop(77);

@@ -61,6 +61,10 @@ TEST_CASE("a graph is read as it stands") {
   CHECK(graph.inputs.at(0).name == "x");
   CHECK(graph.values.at(1).shape == std::vector<int64_t>{4, 8});
   CHECK(graph.outputs == std::vector<int>{1});
+  // Brackets in a text are no lists.
+  const std::string name = std::string(100, '[') + "\\\"{";
+  CHECK(search::ParseGraph(With(R"("name":"x")", R"("name":")" + name + "\"")).inputs.at(0).name ==
+        std::string(100, '[') + "\"{");
   const search::Graph loop = search::ParseGraph(kLoop);
   CHECK(loop.nodes.at(0).carried.at(0) == std::array<int, 4>{0, 1, 2, 3});
   CHECK(loop.nodes.at(0).stacked.at(0) == std::array<int, 2>{2, 4});

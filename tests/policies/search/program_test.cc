@@ -1,4 +1,5 @@
-// The place of workspaces: reused when dead, never while alive, none where nothing uses them.
+// The place of workspaces: reused when dead, never while alive, none where nothing uses them. Keys of equal stages. How
+// two loops are used.
 
 #include "policies/search/program.h"
 
@@ -7,6 +8,9 @@
 #include <set>
 
 #include "policies/search/lower.h"
+#include "policies/search/stage_parts.h"
+#include "policies/search/stage_use.h"
+#include "policies/search/write.h"
 #include "tests/catch.h"
 
 namespace kevin::search {
@@ -75,6 +79,32 @@ void CheckPlaces(const Program& program) {
   }
 }
 
+// to = first - second over a loop with this variable.
+struct Difference {
+  int first = 0, second = 1, to = 3, variable = 0;
+  int64_t extent = kElements, start = 0;
+};
+
+std::string KeyOf(const Difference& of, const std::vector<Buffer>& buffers) {
+  Program program;
+  program.buffers = buffers;
+  const ExprPtr at = Variable(of.variable, of.extent);
+  const auto read = [&](int buffer) { return Load(buffer, Type::kFloat, AddInt(at, Int(of.start))); };
+  Pointwise work;
+  work.loops.push_back({of.variable, of.extent});
+  work.stores.push_back({of.to, at, Binary("sub", read(of.first), read(of.second)), nullptr});
+  const Stage stage{"difference", work, 0, 0};
+  std::vector<int> used = BuffersRead(stage);
+  used.push_back(of.to);
+  return StageKey(program, stage, used);
+}
+
+std::vector<Buffer> FiveBuffers() {
+  std::vector<Buffer> buffers;
+  for (int i = 0; i < 5; ++i) buffers.push_back({"b", "float32", 2 * kElements, i, "", 0, i >= 3, -1});
+  return buffers;
+}
+
 }  // namespace
 
 TEST_CASE("a workspace is used again when it is dead") {
@@ -124,6 +154,85 @@ TEST_CASE("workspaces of lowered references lie apart while they live") {
     CHECK(program.workspace_bytes <= before);
   }
   CHECK(cases > 100);
+}
+
+TEST_CASE("stages that differ in the numbers of buffers and variables alone have equal keys") {
+  const std::vector<Buffer> buffers = FiveBuffers();
+  const std::string key = KeyOf({}, buffers);
+  CHECK_FALSE(key.empty());
+  CHECK(KeyOf({.first = 1, .second = 2, .to = 4, .variable = 7}, buffers) == key);
+  std::vector<Buffer> elsewhere = buffers;
+  elsewhere[0].base = 4096, elsewhere[0].base_symbol = "", elsewhere[1].place = 512;
+  CHECK(KeyOf({}, elsewhere) == key);
+}
+
+TEST_CASE("stages whose texts may differ have different keys") {
+  const std::vector<Buffer> buffers = FiveBuffers();
+  const std::string key = KeyOf({}, buffers);
+  CHECK(KeyOf({.first = 1, .second = 0}, buffers) != key);  // the order of numbers decides that of terms
+  CHECK(KeyOf({.first = 1, .second = 1}, buffers) != key);
+  CHECK(KeyOf({.extent = kElements - 1}, buffers) != key);
+  CHECK(KeyOf({.start = 1}, buffers) != key);
+  const auto with = [&](const auto& change) {
+    std::vector<Buffer> changed = buffers;
+    change(changed[1]);
+    return KeyOf({}, changed);
+  };
+  CHECK(with([](Buffer& b) { b.dtype = "float16"; }) != key);
+  CHECK(with([](Buffer& b) { b.elements += 1; }) != key);
+  CHECK(with([](Buffer& b) { b.is_output = true; }) != key);
+  CHECK(with([](Buffer& b) { b.is_inout = true; }) != key);
+  CHECK(with([](Buffer& b) { b.argument = -1; }) != key);
+  CHECK(with([](Buffer& b) { b.base = 1; }) != key);  // its alignment
+  CHECK(with([](Buffer& b) { b.base_symbol = "b_offset"; }) != key);
+}
+
+TEST_CASE("a stage in a loop, and a very large one, have no key") {
+  Program program;
+  program.buffers = FiveBuffers();
+  const ExprPtr at = Variable(0, kElements), turn = Variable(1, 5);
+  const auto key = [&](const ExprPtr& value) {
+    const Stage stage{"stage", Pointwise{{{0, kElements}}, {{3, at, value, nullptr}}}, 0, 0};
+    return StageKey(program, stage, {0, 3});
+  };
+  CHECK(key(Load(0, Type::kFloat, AddInt(at, turn))).empty());
+  ExprPtr value = Load(0, Type::kFloat, at);
+  CHECK_FALSE(key(value).empty());
+  for (int i = 0; i < 16; ++i) value = Binary("add", Unary("exp", value), value);
+  CHECK(key(value).empty());
+}
+
+TEST_CASE("a call that is made again has other arguments and the same function") {
+  FunctionTable table("long");
+  const size_t first = table.Add("f", "static void", "  a[" + Hole(5) + "] = 0;\n", {"float* a"}, {"x"});
+  const size_t again = table.AddAgain(first, {"y"});
+  const size_t other = table.Add("f", "static void", "  a[" + Hole(6) + "] = 0;\n", {"float* a"}, {"z"});
+  const size_t last = table.AddAgain(other, {"x + 1"});
+  CHECK(table.definitions() == 1);
+  CHECK(table.Definitions() == "static void f(float* a, long s0) {\n  a[s0] = 0;\n}\n\n");
+  CHECK(table.Call(first) == "f(x, 5)");
+  CHECK(table.Call(again) == "f(y, 5)");
+  CHECK(table.Call(other) == "f(z, 6)");
+  CHECK(table.Call(last) == "f(x + 1, 6)");
+}
+
+TEST_CASE("two loops that are used as one position are a pair, others are not") {
+  const Loop first{1, 6}, second{2, 4};
+  const ExprPtr i = Variable(1, 6), j = Variable(2, 4), k = Variable(3, 9);
+  const ExprPtr together = AddScaled(k, AddScaled(j, i, 4), 10);  // k + 10 * (4 * i + j)
+  const auto use = [&](const ExprPtr& expr) { return UseOfLoopPair(expr, first, second); };
+  CHECK_FALSE(use(together).is_apart);
+  CHECK_FALSE(use(together).is_divided);
+  CHECK(use(AddScaled(j, i, 5)).is_apart);
+  CHECK(use(AddInt(i, k)).is_apart);
+  CHECK(use(j).is_apart);
+  CHECK(use(MulInt(j, k)).is_apart);
+  CHECK_FALSE(use(DivInt(i, 5)).is_apart);
+  CHECK(use(DivInt(i, 5)).is_divided);
+  CHECK(use(DivInt(AddInt(i, k), 5)).is_divided);
+  CHECK_FALSE(use(DivInt(k, 5)).is_divided);
+  const ExprPtr joined = Replace(Load(0, Type::kFloat, together), JoinedPair(first, second, 8));
+  CHECK(joined->key == Load(0, Type::kFloat, AddScaled(k, Variable(8, 24), 10))->key);
 }
 
 }  // namespace kevin::search
