@@ -2,8 +2,8 @@
 of the device but that context. The second message has the job, as on a CPU, and the pool.
 
 Memory is the evaluator's. The pool is one allocation that this process and the evaluator map: all tensors that torch makes
-for the job lie in it (pool_allocator.h), so that the evaluator reads outputs where they are. Inputs and weights are another one, mapped
-read-only, as tensors for each slot. A batch ends when all streams of the context are idle.
+for the job lie in it (pool_allocator.h), so that the evaluator reads outputs where they are. Inputs and weights are another
+one, mapped read-only, as tensors for each slot. A batch ends when all streams of the context are idle.
 
 A worker of the role "examine" makes the candidate's first calls, before others are timed (gpu_first_calls.py). It alone may
 run compilers.

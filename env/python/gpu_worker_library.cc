@@ -1,6 +1,6 @@
 // The part of kevin-python-worker.so for a worker on a GPU (env/python/gpu_worker.py): the sandbox around the making of its
-// context and the warm-up, the memory of the evaluator, torch's allocator in the pool. Like the rest of that library nothing of it is
-// believed.
+// context and the warm-up, the memory of the evaluator, torch's allocator in the pool. Like the rest of that library nothing
+// of it is believed.
 
 #include "env/python/gpu_worker_library.h"
 
@@ -64,7 +64,7 @@ class CudaPoolDevice final : public PoolDevice {
 
 constexpr size_t kWarmUpBytes = size_t{128} << 20;  // the largest blocks are cuBLAS's workspaces, 32 MiB each
 
-CudaPoolDevice pool_device;
+CudaPoolDevice& pool_device = *new CudaPoolDevice;  // as long as the process
 
 // Memory, and who hands it out. The default has none.
 class Region {

@@ -10,6 +10,23 @@ int64_t CountOf(const std::vector<Loop>& loops) {
   return count;
 }
 
+ExprPtr LinearOf(const std::vector<Loop>& loops) {
+  std::vector<ExprPtr> index;
+  std::vector<int64_t> shape;
+  for (const Loop& loop : loops) {
+    index.push_back(Variable(loop.variable, loop.extent));
+    shape.push_back(loop.extent);
+  }
+  return OffsetOf(index, shape);
+}
+
+void AddPositions(const std::vector<Loop>& loops, const ExprPtr& position, Replacement& replacement) {
+  std::vector<int64_t> shape;
+  for (const Loop& loop : loops) shape.push_back(loop.extent);
+  const std::vector<ExprPtr> index = IndexOf(position, shape);
+  for (size_t i = 0; i < loops.size(); ++i) replacement[loops[i].variable] = index[i];
+}
+
 std::optional<std::vector<Store>> Moved(const std::vector<Store>& stores, const Replacement& replacement,
                                         const std::vector<Store>& made, const ExprPtr& guard) {
   Forwarding forwarding(made);

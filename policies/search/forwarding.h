@@ -52,6 +52,10 @@ void DropUnread(const Program& program, std::vector<Stage>& stages);
 void WriteOutputsDirectly(Program& program);
 
 int64_t CountOf(const std::vector<Loop>& loops);
+// The row-major position over the loops.
+ExprPtr LinearOf(const std::vector<Loop>& loops);
+// The variables of `loops` as parts of a row-major position.
+void AddPositions(const std::vector<Loop>& loops, const ExprPtr& position, Replacement& replacement);
 
 // Keeps intermediates of 16 bits in fp32 where a norm reads them (widen.cc).
 void WidenNormInputs(Program& program);

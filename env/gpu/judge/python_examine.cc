@@ -77,6 +77,7 @@ GpuPythonSession::Examined GpuPythonSession::Examine(const std::string& key, int
   Examined examined;
   examined.caches = std::make_shared<Fd>(CreateSharedFile("kevin-examined", 1));
   const std::unique_ptr<PythonSide> side = MakeSide("candidate", true, candidate_pool_bytes_);
+  workers_.Settle();  // autotuners measure
   const std::vector<uint16_t> all = AllSlots();
   Draw(all);
   HandOut(*side, all);

@@ -29,8 +29,8 @@ constexpr size_t kMostParts = kMaxSlots * kMaxArguments;
 constexpr unsigned kWideBlocks = 2112;
 // Beside outputs and weights: cuBLAS's workspaces, small tensors.
 constexpr size_t kLeastRoom = size_t{128} << 20;
-constexpr size_t kMostRoom = size_t{16}
-                             << 30;  // of candidates, where eager has no more: to fill a pool takes time
+// Of candidates, where eager has no more: to fill a pool takes time.
+constexpr size_t kMostRoom = size_t{16} << 30;
 // Of the free memory, what eager has beyond its least pool.
 constexpr size_t kPartsForReference = 8;
 // The reference, a candidate, and the kernel that it is compared with.
