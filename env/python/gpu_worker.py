@@ -116,6 +116,7 @@ class Device:
         torch.cuda.init()
         torch.cuda.set_device(self.number)
         count_as_torch(self.library)
+        leave_cudnn_to_its_heuristics()
 
     def require(self, done):
         if not done:
@@ -159,6 +160,14 @@ class Device:
         """All streams of the context, whoever made them."""
         if self.library.KevinGpuSynchronize() != 0:
             torch.cuda.synchronize()  # raises the error with its text
+
+
+def leave_cudnn_to_its_heuristics():
+    """The search of `torch.backends.cudnn.benchmark` asks the allocator for its largest free block, which a
+    CUDAPluggableAllocator refuses to tell: a candidate that sets it would crash. It stays off, whatever is set."""
+    torch._C._set_cudnn_benchmark(False)
+    torch._C._set_cudnn_benchmark = lambda on: None
+    type(torch.backends.cudnn).__dict__["benchmark"].setter = torch._C._set_cudnn_benchmark
 
 
 def count_as_torch(library):

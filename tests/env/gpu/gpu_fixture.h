@@ -66,7 +66,7 @@ inline Environment* SharedGpu(std::optional<double> call_timeout_s = {}) {
   static const std::unique_ptr<Environment> environment = [&]() -> std::unique_ptr<Environment> {
     EnvironmentOptions options = SmallLimits(cache.path());
     options.device = "cuda:0";
-    options.limits.compile_timeout_s = 240;  // nvcc with torch's headers
+    options.limits.compile_timeout_s = 240;    // nvcc with torch's headers
     options.limits.evaluation_timeout_s = 25;  // kernels that never end are among the attacks
     if (call_timeout_s) options.limits.call_timeout_s = *call_timeout_s;
     try {

@@ -1,5 +1,5 @@
 """The memory of a GPU worker's torch, before and after its pool comes (env/python/gpu_worker_library.cc), on a stand-in for the
-driver. Arguments: kevin-python-worker.so. Each case runs in a process of its own."""
+driver, and what the worker sets for its allocator. Arguments: kevin-python-worker.so. Each case runs in a process of its own."""
 
 import ctypes
 import importlib.util
@@ -98,6 +98,18 @@ def test_statistics_and_errors_are_those_of_the_pool():
     del kept
     functions.KevinGpuStatistics(numbers)
     assert numbers[0] == held.numel() and numbers[6] == 0
+
+
+def test_cudnn_never_searches():
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../env/python"))
+    import gpu_worker
+    torch.backends.cudnn.benchmark = True
+    gpu_worker.leave_cudnn_to_its_heuristics()
+    assert not torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    assert not torch.backends.cudnn.benchmark
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+        assert not torch._C._get_cudnn_benchmark()
 
 
 if __name__ == "__main__":
