@@ -24,6 +24,10 @@ std::string AskedOwnShare(const Problem& problem) {
                      problem.least_own_share * 100);
 }
 
+void MarkSamples(size_t first, const std::string& why, JudgeResult* result) {
+  for (size_t i = first; i < result->samples.size(); ++i) result->samples[i].phase = why;
+}
+
 SequentialVerdicts RunSequentialTest(const SequentialPlan& plan,
                                      const std::function<RoundTimes(int pair)>& round,
                                      const std::function<void()>& start_process) {

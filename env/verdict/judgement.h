@@ -63,6 +63,9 @@ struct JudgeResult {
   std::optional<double> device_us;  // of a call of a candidate in Python: what its worker's profiler says
 };
 
+// Why samples from `first` on do not count, in place of their phase: "disturbed", "disbelieved".
+void MarkSamples(size_t first, const std::string& why, JudgeResult* result);
+
 // One round of pairs: microseconds per call of each side on the same inputs.
 struct RoundTimes {
   double candidate_us = 0, reference_us = 0;

@@ -109,6 +109,14 @@ struct Data {
   double Target(int64_t i) const { return truth.empty() ? reference[i] : truth[i]; }
 };
 
+// `margin` counts where there is no truth.
+Data DataOf(const CheckShape& shape, std::span<const float> answer, std::span<const float> reference,
+            std::span<const double> truth, std::span<const double> scale, double margin) {
+  ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
+  if (truth.empty()) floor.of_scale += margin;
+  return {answer, reference, truth, scale, floor, shape.dtype, RowLength(shape.shape), shape.error_spread};
+}
+
 struct RowRms {
   double target = 0, reference_error = 0;  // over finite targets
 };
@@ -257,11 +265,7 @@ std::string IncorrectText(const std::string& name, const FirstIncorrect& first, 
 std::string DescribeIncorrect(const CheckShape& shape, std::span<const float> answer,
                               std::span<const float> reference, std::span<const double> truth,
                               std::span<const double> scale, double margin, int threads, int64_t origin) {
-  ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
-  if (truth.empty()) floor.of_scale += margin;
-  const Data data{
-      answer, reference, truth, scale, floor, shape.dtype, RowLength(shape.shape), shape.error_spread};
-  return Pattern(shape, data, threads, origin);
+  return Pattern(shape, DataOf(shape, answer, reference, truth, scale, margin), threads, origin);
 }
 
 double SpreadFactor(double error_spread, DType dtype, int64_t row) {
@@ -281,18 +285,14 @@ ErrorFloor FloorOf(int64_t reduction, DType dtype) {
 CheckResult CheckAgainstTruth(const CheckShape& shape, std::span<const float> answer,
                               std::span<const float> reference, std::span<const double> truth,
                               std::span<const double> scale, int threads) {
-  const ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
-  const Data data{
-      answer, reference, truth, scale, floor, shape.dtype, RowLength(shape.shape), shape.error_spread};
+  const Data data = DataOf(shape, answer, reference, truth, scale, 0);
   return Report(shape, data, CheckRows(data, threads), threads);
 }
 
 CheckResult CheckAgainstReference(const CheckShape& shape, std::span<const float> answer,
                                   std::span<const float> reference, std::span<const double> scale,
                                   double margin, int threads) {
-  ErrorFloor floor = FloorOf(shape.reduction, shape.dtype);
-  floor.of_scale += margin;
-  const Data data{answer, reference, {}, scale, floor, shape.dtype, RowLength(shape.shape)};
+  const Data data = DataOf(shape, answer, reference, {}, scale, margin);
   return Report(shape, data, CheckRows(data, threads), threads);
 }
 

@@ -20,8 +20,6 @@ struct CppFold {
 CppFold CppFoldOf(const Accumulator& accumulator);
 // What is folded: a float.
 ExprPtr CppFolded(const Accumulator& accumulator);
-// The position in the inner loops.
-ExprPtr CppPosition(const std::vector<Loop>& inner);
 int CppSteps(const Reduction& work);
 // The result's value where its accumulator has ended: "acc[0]" as the type of the result.
 std::string CppResultText(const CppFold& fold, const std::string& value, bool lanes);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "policies/search/cpp_reduction.h"
+#include "policies/search/forwarding.h"
 
 namespace kevin::search {
 std::vector<CppColumnFold> CppFoldsOf(const Reduction& work, int step, CppPrinter& print) {
@@ -20,7 +21,7 @@ void CppCombineLanes(CppPrinter& print, const CppColumnFold& one, const Reductio
                      const std::string& acc, const std::string& where) {
   const std::string value = print.Lanes(CppFolded(*one.accumulator));
   if (one.fold.is_argument) {
-    print.Line(fmt::format("{}({}, {}, {}, {});", one.fold.name, value, print.Lanes(CppPosition(work.inner)),
+    print.Line(fmt::format("{}({}, {}, {}, {});", one.fold.name, value, print.Lanes(LinearOf(work.inner)),
                            acc, where));
   } else {
     print.Line(fmt::format("{} = {};", acc, one.fold.Combine(acc, value)));

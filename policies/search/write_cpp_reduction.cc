@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "policies/search/cpp_reduction.h"
+#include "policies/search/forwarding.h"
 
 namespace kevin::search {
 namespace {
@@ -73,16 +74,6 @@ CppFold CppFoldOf(const Accumulator& accumulator) {
 
 ExprPtr CppFolded(const Accumulator& accumulator) { return ToType(accumulator.value, Type::kFloat); }
 
-ExprPtr CppPosition(const std::vector<Loop>& inner) {
-  std::vector<ExprPtr> index;
-  std::vector<int64_t> shape;
-  for (const Loop& loop : inner) {
-    index.push_back(Variable(loop.variable, loop.extent));
-    shape.push_back(loop.extent);
-  }
-  return OffsetOf(index, shape);
-}
-
 int CppSteps(const Reduction& work) {
   int steps = 0;
   for (const Accumulator& one : work.accumulators) steps = std::max(steps, one.step + 1);
@@ -122,7 +113,7 @@ void CppScalarReduction(const Reduction& work, CppStage& stage) {
       if (fold.is_argument) {
         print.Line(fmt::format("if ({0} == {0} && ({1} {2} {0} || {1} != {1})) {0} = {1}, {0}_at = {3};",
                                name, value, one.op == "argmax" ? ">" : "<",
-                               print.Scalar(CppPosition(work.inner))));
+                               print.Scalar(LinearOf(work.inner))));
       } else if (is_int && (one.op == "max" || one.op == "min")) {
         print.Line(fmt::format("{0} = {1} {2} {0} ? {1} : {0};", name, value, one.op == "max" ? ">" : "<"));
       } else {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "policies/search/cpp_reduction.h"
+#include "policies/search/forwarding.h"
 
 namespace kevin::search {
 namespace {
@@ -48,7 +49,7 @@ class CppRowFold {
           fmt::format("part.Keep({}, {})", print_.Lanes(CppFolded(*one.accumulator)), one.fold.start);
       if (one.fold.is_argument) {
         print_.Line(fmt::format("{0}({1}, {2}, {3}[{4}], {3}_at[{4}]);", one.fold.name, value,
-                                print_.Lanes(CppPosition(work_.inner)), one.name, u));
+                                print_.Lanes(LinearOf(work_.inner)), one.name, u));
       } else {
         const std::string register_name = fmt::format("{}[{}]", one.name, u);
         print_.Line(fmt::format("{} = {};", register_name, one.fold.Combine(register_name, value)));

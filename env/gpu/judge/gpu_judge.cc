@@ -256,8 +256,7 @@ RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& ph
   if (!empty_first) EmptyCall();
   const auto [slowest, fastest] = std::minmax_element(clocks.begin(), clocks.end());
   round.same_clock = *slowest > *fastest * (1 - kSameClock);
-  for (size_t i = samples; i < result_.samples.size() && !round.believed; ++i)
-    result_.samples[i].phase = "disbelieved";
+  if (!round.believed) MarkSamples(samples, "disbelieved", &result_);
   round_s_ = SecondsSince(start);
   return round;
 }
@@ -344,7 +343,7 @@ std::vector<RoundTimes> GpuJudgement::MeasureUndisturbed() {
     const bool last = session_.was_disturbed || tries == kQuietTries;
     session_.was_disturbed |= last;
     if (last) return rounds;
-    for (size_t i = samples; i < result_.samples.size(); ++i) result_.samples[i].phase = "disturbed";
+    MarkSamples(samples, "disturbed", &result_);
   }
 }
 

@@ -76,7 +76,6 @@ class GpuPythonJudgement {
   void AuditEnough();
   void Sequential();
   std::vector<RoundTimes> Fixed();
-  void MarkDisturbed(size_t first);
   std::vector<RoundTimes> MeasureUndisturbed();
   static std::vector<int> OwnProcesses();
   std::string SharedWork() const;

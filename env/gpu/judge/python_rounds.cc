@@ -200,11 +200,6 @@ std::vector<int> GpuPythonJudgement::OwnProcesses() {
   return ids;
 }
 
-// From sample `first` on: a measurement that does not count.
-void GpuPythonJudgement::MarkDisturbed(size_t first) {
-  for (size_t i = first; i < result_.samples.size(); ++i) result_.samples[i].phase = "disturbed";
-}
-
 // What another process disturbed is measured again, once; see GpuJudgement.
 std::vector<RoundTimes> GpuPythonJudgement::MeasureUndisturbed() {
   const OtherProcesses* others = base_.options().others;
@@ -225,7 +220,7 @@ std::vector<RoundTimes> GpuPythonJudgement::MeasureUndisturbed() {
     result_.shared_gpu = true;
     result_.others = fmt::format("{}", fmt::join(computed, ", "));
     if (tries > 1) return rounds;
-    MarkDisturbed(samples);
+    MarkSamples(samples, "disturbed", &result_);
   }
 }
 
@@ -253,7 +248,7 @@ std::vector<RoundTimes> GpuPythonJudgement::MeasureUnshared() {
     std::string reason = SharedWork();
     if (reason.empty()) return rounds;
     if (tries == kSharedTries) throw Ended{Refused{std::move(reason)}};
-    MarkDisturbed(samples);
+    MarkSamples(samples, "disturbed", &result_);
   }
 }
 

@@ -84,10 +84,10 @@ __device__ void for_each_part(long long rows, long long row, const Part& part) {
   }
 }
 
-// sums: [rows][3], zeroed: squares of finite targets, how many there are, squares of the reference's errors (16-bit types).
+// sums: [rows][3], zeroed: squares of finite targets, how many there are, squares of the reference's errors where they count.
 template <typename T>
 __device__ void row_squares(const Tensors<T>& t, double* sums) {
-  const bool has_error = kIsNarrow<T> && t.truth;
+  const bool has_error = t.of_spread > 0;
   for_each_part(t.rows, t.row, [&](long long r, long long begin, long long end, long long first, long long step,
                                    int lanes) {
     double part[3] = {};
