@@ -23,7 +23,7 @@ EXAMINED_CALLS = 5
 SLOW_CALL_S = 0.1  # of such calls one is examined
 
 
-def examine(worker, bundle, result):
+def examine(worker, device, bundle, result):
     """The numbers of a few calls, and the caches, to the file `result`; then the process ends."""
     described = {"error": ""}
     try:
@@ -39,7 +39,7 @@ def examine(worker, bundle, result):
             else:
                 calls.run(slots)
                 calls.check()
-            described.update(profiled(calls, slots), choices=autotune.choices())
+            described.update(profiled(device, calls, slots), choices=autotune.choices())
     except BaseException as error:
         import caller
         described["error"] = caller.describe(error)
@@ -51,20 +51,21 @@ def examine(worker, bundle, result):
     os._exit(0)
 
 
-def profiled(calls, slots):
+def profiled(device, calls, slots):
+    """The kernels of a call, and how long the device is busy with it."""
     if calls.inputs[0] and not any(each.is_cuda for each in calls.inputs[0] if isinstance(each, torch.Tensor)):
         calls.run(slots)
         return {"calls": len(slots), "kernels": [], "device_us": None}
-    from torch.profiler import ProfilerActivity, profile
-    with profile(activities=[ProfilerActivity.CUDA]) as session:
+    spans, by_name = [], {}
+
+    def work():
         calls.run(slots)
         calls.check()
-    spans, by_name = [], {}
-    for event in session.profiler.kineto_results.events():
-        if event.device_type() != torch.autograd.DeviceType.CUDA or event.duration_ns() <= 0:
-            continue
-        spans.append((event.start_ns(), event.start_ns() + event.duration_ns()))
-        by_name[event.name()] = by_name.get(event.name(), 0) + event.duration_ns() * 1e-3 / len(slots)
+
+    for begin, end, name in device.activities_of(work):
+        if end > begin:
+            spans.append((begin, end))
+            by_name[name] = by_name.get(name, 0) + (end - begin) * 1e-3 / len(slots)
     busy, end = 0, 0
     for start, stop in sorted(spans):
         busy += max(0, stop - max(start, end))

@@ -74,6 +74,8 @@ class Library:
                 ("KevinGpuPlaceNext", None, [u64]),
                 ("KevinGpuStatistics", None, [ctypes.POINTER(u64)]),
                 ("KevinGpuResetPeaks", None, []),
+                ("KevinGpuRecord", number, [text, number]),
+                ("KevinGpuTakeActivities", text, [text, number]),
                 ("KevinGpuSynchronize", number, [])]:
             function = getattr(slow if name in ("KevinGpuSynchronize", "KevinGpuRelease") else quick, name)
             function.restype, function.argtypes = result, arguments
@@ -99,7 +101,7 @@ class Device:
             self.warm_up(self.name)
             if self.name == "cuda":
                 if may_compile:
-                    self.warm_up_profiler()
+                    self.activities_of(lambda: torch.ones(64, device="cuda"))  # CUPTI opens what the sandbox refuses
                 torch._C._cuda_clearCublasWorkspaces()  # each use asks for one again
             self.library.KevinGpuEndWarmUp()
             if processor >= 0:
@@ -132,13 +134,17 @@ class Device:
         if name == "cuda":
             torch.cuda.synchronize()
 
-    @staticmethod
-    def warm_up_profiler():
-        """The first session of a process takes seconds; only an examination has sessions."""
-        from torch.profiler import ProfilerActivity, profile
-        with profile(activities=[ProfilerActivity.CUDA]):
-            torch.ones(64, device="cuda")
-            torch.cuda.synchronize()
+    def activities_of(self, work):
+        """(begin and end in nanoseconds, name) of each kernel, copy and fill of memory on the device."""
+        self.require(self.library.KevinGpuRecord(self.error, len(self.error)))
+        try:
+            work()
+            self.synchronize()
+        finally:
+            lines = self.library.KevinGpuTakeActivities(self.error, len(self.error))
+        self.require(lines is not None)
+        split = (line.split(" ", 2) for line in lines.decode(errors="replace").splitlines())
+        return [(int(begin), int(end), name) for begin, end, name in split]
 
     def take_pool(self, descriptor, number_of_bytes):
         self.pool = self.require(
@@ -266,7 +272,7 @@ def run(server, own, first, descriptors):
         if descriptor != result or job["role"] != "examine":
             os.close(descriptor)
     if job["role"] == "examine":
-        gpu_first_calls.examine(worker, bundle, result)
+        gpu_first_calls.examine(worker, device, bundle, result)
     worker.run(bundle)
 
 

@@ -6,6 +6,7 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +18,7 @@
 #include "env/error.h"
 #include "env/gpu/runner/device_memory.h"
 #include "env/gpu/runner/driver.h"
+#include "env/python/kernel_activity.h"
 #include "env/python/pool_allocator.h"
 #include "env/sandbox/sandbox.h"
 
@@ -63,6 +65,8 @@ class CudaPoolDevice final : public PoolDevice {
 };
 
 constexpr size_t kWarmUpBytes = size_t{128} << 20;  // the largest blocks are cuBLAS's workspaces, 32 MiB each
+
+std::unique_ptr<ActivityRecording> recording;
 
 CudaPoolDevice& pool_device = *new CudaPoolDevice;  // as long as the process
 
@@ -232,6 +236,24 @@ void KevinGpuStatistics(uint64_t* numbers) {
   std::copy(std::begin(all), std::end(all), numbers);
 }
 void KevinGpuResetPeaks() { gpu_memory->pool.allocator().ResetPeaks(); }
+
+// Records what runs on the device, until KevinGpuTakeActivities. 0: `error` has the reason.
+int KevinGpuRecord(char* error, int error_bytes) {
+  return kevin::Guarded(error, error_bytes,
+                        [] { kevin::recording = std::make_unique<kevin::ActivityRecording>(); });
+}
+
+// A line each, "BEGIN END NAME" in nanoseconds; owned by this library until the next call. Null: `error` has the reason.
+const char* KevinGpuTakeActivities(char* error, int error_bytes) {
+  static std::string lines;
+  lines.clear();
+  const int taken = kevin::Guarded(error, error_bytes, [] {
+    for (const kevin::DeviceActivity& each : kevin::recording->Take())
+      lines += fmt::format("{} {} {}\n", each.begin_ns, each.end_ns, each.name);
+  });
+  kevin::recording.reset();
+  return taken ? lines.c_str() : nullptr;
+}
 
 // Waits for all work of the context. The driver's code, 0: none failed.
 int KevinGpuSynchronize() { return kevin::Cu().CtxSynchronize(); }

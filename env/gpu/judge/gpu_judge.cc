@@ -27,7 +27,7 @@ constexpr int kSequentialRounds = 80, kMinSequentialRounds = 6;
 constexpr double kSequentialBudget_s = 0.12;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
 // Of calls that long four pairs are as exact as six of shorter ones, and nothing needs to warm up.
-constexpr double kVeryLong_us = 10'000;
+constexpr double kVeryLong_us = 3000;
 constexpr int kMinFixedRoundsIfVeryLong = 4;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
 constexpr size_t kScreenCallsWhenLong = 3, kScreenCallsIfSlow = 2;

@@ -86,8 +86,13 @@ class GpuChecker {
   // Of a timed call: against the output of the reference. The truth decides where that finds an incorrect element, unless it is
   // off by a hundred bounds.
   CheckResult AgainstReference(int slot);
-  // AgainstTruth for an answer that may be far off: what is off by a hundred bounds of a timed call, by the reference's errors of
-  // earlier evaluations of the session, is incorrect without the truth, which takes longer than all else.
+  // The verdict of AgainstTruth, without the truth where the reference decides, once an evaluation of the session has had it: a
+  // truth takes longer than all else of an evaluation.
+  // - Off by a hundred bounds of a timed call: incorrect.
+  // - In fp32, with y the answer, r the reference, t the truth, e = |r - t|, F the floor of the bound at t, s its scale: where
+  //   |y - r| is at most half of the floor at r, |y - t| <= F / 2 + e (1 + small), and that is within max(4 e, F), whether e is
+  //   below F / 4 or above, as long as the RMS of e along a row is less than half of s. The largest e / s of the session's truths
+  //   must be a tenth of that. The bound that is told is then F, and the error |y - r|.
   CheckResult Verify(int slot);
   // Copies the slot's outputs to memory that no runner maps, for AgainstReferenceKept: the next call may then overwrite
   // them. False: there is no memory for it.
@@ -101,6 +106,14 @@ class GpuChecker {
   CheckResult Floats(int slot, size_t output, const TensorView& reference, const double* truth,
                      const double* scale);
   CheckResult AgainstReferenceAlone(int slot);
+  CheckResult NearReference(int slot);
+  template <typename Check>
+  CheckResult Undescribed(const Check& check) {
+    describes_ = false;
+    const CheckResult result = check();
+    describes_ = true;
+    return result;
+  }
   bool SurelyCorrect(int slot, size_t output, const TensorView& reference);
   void CountDoubtful(int slot, size_t output, const TensorView& reference);
   CheckResult Index(int slot, size_t output, const TensorView& reference);
@@ -109,8 +122,8 @@ class GpuChecker {
 
   GpuSession& session_;
   DeviceBuffer sums_, errors_, verdict_;
-  std::vector<DeviceBuffer> kept_;  // one an output; empty before the first Keep
-  bool checks_kept_ = false;
+  std::vector<DeviceBuffer> kept_;               // one an output; empty before the first Keep
+  bool checks_kept_ = false, describes_ = true;  // describes_: what is incorrect
   double margin_ = 0;
 };
 

@@ -23,6 +23,7 @@ constexpr double kOffsetShare = 0.001;
 constexpr size_t kSpares = 2;
 // Of all sessions: of the sixteen latest a candidate's, and that of the kernel it is compared with.
 constexpr size_t kMostIdle = 32;
+constexpr int kWarmRuns = 2;
 constexpr size_t kScratchBytes = 16;  // two counters, or four words
 constexpr int kCanaryWords = 1 << 16;
 constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may be faster by that factor
@@ -62,7 +63,8 @@ GpuSession::GpuSession(GpuSessionOptions options)
     });
     reference_->BindSlot(static_cast<size_t>(slot), views);
   }
-  WarmSlots();
+  Draw(0);
+  for (int i = 0; i < kWarmRuns; ++i) WarmReference(0);
   reference_us_ = TimeReferenceUs(0);
   reference_->SlotOutputs(0, sized_.outputs);  // throws if the problem file and its reference disagree
   MeasureFloor(1);
@@ -236,23 +238,16 @@ std::string GpuSession::BrokenGuard(int slot) {
   return "";
 }
 
+// Each run finds all memory that torch has kept free: it takes the same pieces as the run before. Outputs of other slots would lie
+// between them, and the driver's memory be asked for again.
 double GpuSession::TimeReferenceUs(int slot) {
+  reference_->DropOutputs();
   RestoreReference(slot);  // before the cache is flushed
   return stopwatch_->TimeUs([&] { reference_->RunSlot(static_cast<size_t>(slot)); }, {.seed = random_()});
 }
 
-// The first run of a slot takes memory for outputs that stay, perhaps a piece of what torch has kept for intermediates: the next
-// run then waits for the driver. So no slot is timed before its outputs exist and another run has followed.
-void GpuSession::WarmSlots() {
-  const int warmed = options_.for_python ? 1 : slots();  // Python times eager in a process of its own
-  for (int slot = 0; slot < warmed; ++slot) {
-    Draw(slot);
-    WarmReference(slot);
-  }
-  WarmReference(0);
-}
-
 void GpuSession::WarmReference(int slot) {
+  reference_->DropOutputs();
   RestoreReference(slot);
   reference_->RunSlot(static_cast<size_t>(slot));
   Synchronize();

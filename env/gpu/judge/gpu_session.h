@@ -90,7 +90,7 @@ class GpuSession {
   bool IsPoisoned(int slot, size_t index, uint64_t at, size_t bytes);
   void Synchronize();
 
-  // Runs eager on the inputs of the slot, timed like a candidate. The outputs stay until the slot runs again.
+  // Runs eager on the inputs of the slot, timed like a candidate. Its outputs stay until eager runs again, on whatever slot.
   double TimeReferenceUs(int slot);
   // The same without a time. To be called after a truth and before eager is timed: the truth can take the memory that torch keeps
   // for eager's intermediates, and the next call of eager gets it anew from the driver (level3/31 in bf16: 15.9 ms instead of 7.1).
@@ -140,7 +140,6 @@ class GpuSession {
   double Probe(RunnerClient* runner, long long vectors);
   bool CanaryLives(RunnerClient* runner);
   void LayOut();
-  void WarmSlots();
   CuDevicePtr Drawn(int slot, size_t input) const;
   // For each input-output: its output's number, and its place in inouts_ and reference_inouts_.
   void ForEachInOut(int slot, const std::function<void(size_t output, uint64_t at)>& visit) const;

@@ -22,7 +22,10 @@ namespace {
 using nlohmann::json;
 
 constexpr double kReferenceLimit_s = 120;
-constexpr int kEmptyTries = 25, kBatchCostTries = 15;
+// Of empty batches: more as long as they take little time. Beside long calls they matter less.
+constexpr int kLeastEmptyTries = 9, kMostEmptyTries = 25;
+constexpr double kEmptyBudget_s = 0.1;
+constexpr int kBatchCostTries = 15;
 constexpr double kLongBatch_us = 5000;
 constexpr double kLeastWork = 0.05;  // of a batch, however little is left beside the empty call
 constexpr size_t kMostParts = kMaxSlots * kMaxArguments;
@@ -143,7 +146,8 @@ void GpuPythonSession::StartReference() {
   ReferenceTotalUs(all);
   for (int i = 0; i < 5; ++i) EmptyUs(all.size());
   std::vector<double> one, many;
-  for (int i = 0; i < kEmptyTries; ++i) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < kMostEmptyTries && (i < kLeastEmptyTries || SecondsSince(start) < kEmptyBudget_s); ++i) {
     one.push_back(EmptyUs(1));
     many.push_back(EmptyUs(all.size()));
   }

@@ -116,8 +116,10 @@ TEST_CASE("eager as a Python candidate is as fast as eager on a GPU") {
     const Evaluation evaluation = JudgedOnGpu(file, problem, "open");
     const auto* measured = std::get_if<Measured>(&evaluation.outcome);
     REQUIRE(measured != nullptr);
-    CHECK(measured->speedup.value > 0.97);
-    CHECK(measured->speedup.value < 1.03);
+    CHECK(measured->speedup.low <= 1);
+    CHECK(measured->speedup.high >= 1);
+    if (file.stem() == "relu") continue;  // 13 us: too short for an exact ratio
+    CHECK(measured->speedup.value == Approx(1).margin(0.03));
   }
 }
 
