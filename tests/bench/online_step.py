@@ -3,6 +3,7 @@ the sampler.
 
     python online_step.py PATH-OF-KEVIN --shape 1.5B [--steps 3] [--samples 8] [--max-tokens 1024] [OPTIONS OF kevin train ...]
     python online_step.py PATH-OF-KEVIN --shape 7B --lora 32
+    python online_step.py PATH-OF-KEVIN --shape 7B --ranks 2 --shard          over two GPUs, started by torchrun
 
 Needs torch and transformers. The model's folder is written below --folder (default: a temporary one) and deleted. Random weights
 answer with some hundred to some thousand random tokens. The tokenizer makes one token in 200 a whole kernel for an elementwise
@@ -107,6 +108,7 @@ def main():
     parser.add_argument("--samples", default="8")
     parser.add_argument("--turns", default="2")
     parser.add_argument("--max-tokens", default="2048")
+    parser.add_argument("--ranks", type=int, default=1)
     known, options = parser.parse_known_args()
     with tempfile.TemporaryDirectory(dir=known.folder) as folder:
         model = os.path.join(folder, "model")
@@ -122,6 +124,8 @@ def main():
                    "--steps", known.steps, "--problems-per-step", known.problems, "--samples", known.samples, "--turns", known.turns,
                    "--max-tokens", known.max_tokens, "--checkpoint-every", "0", "--json", *options]
         print(f"`kevin {' '.join(command[1:])}`\n")
+        if known.ranks > 1:
+            command = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", str(known.ranks)] + command
         print("| step | whole, s | turns, s | answering, s | judging, s | training, s | weights to the sampler, s | tokens trained | tokens/s | \\|dlogp\\| |")
         print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
