@@ -300,6 +300,7 @@ SlotTruth GpuChecker::TruthOf(int slot) {
   if (std::all_of(outputs.begin(), outputs.end(),
                   [](const ConcreteTensor& output) { return output.spec.dtype == DType::kI64; }))
     return {};
+  has_computed_truth_ = true;
   const std::vector<TensorView> inputs = session_.Inputs(slot);
   return {session_.reference().Truth(inputs), session_.reference().Scale(inputs)};
 }

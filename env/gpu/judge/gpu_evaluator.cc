@@ -163,6 +163,7 @@ class GpuEvaluator {
     };
     const auto release = [this] {
       spares_->idle.clear();  // each has a context
+      spares_->clients.clear();
       ReleaseTorchCache();
     };
     return AttemptWithRoom(sessions_, attempt, release);

@@ -28,7 +28,7 @@ constexpr double kSequentialBudget_s = 0.12;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
 // Of calls that long four pairs are as exact as six of shorter ones, and nothing needs to warm up.
 constexpr double kVeryLong_us = 3000;
-constexpr int kMinFixedRoundsIfVeryLong = 4;
+constexpr int kFixedRoundsIfVeryLong = 4;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
 constexpr size_t kScreenCallsWhenLong = 3, kScreenCallsIfSlow = 2;
 constexpr int kQuietTries = 3;
@@ -195,7 +195,7 @@ void GpuJudgement::Verify() {
       VerifyCall(first + call);
     }
   }
-  if (is_long) session_.WarmReference(NextSlot());
+  if (is_long && checker_.has_computed_truth()) session_.WarmReference(NextSlot());
 }
 
 // The candidate alone, by calls like those of pairs. Their outputs are not checked: what is chosen by these times is
@@ -291,8 +291,9 @@ std::vector<RoundTimes> GpuJudgement::Fixed() {
   const double factor = request_.confirm ? kConfirmFactor : 1;
   const int wanted = static_cast<int>(kFixedBudget_s * factor / round_s_);
   const bool very_long = session_.reference_us() > kVeryLong_us;
-  const int least = very_long ? kMinFixedRoundsIfVeryLong : kMinFixedRounds;
-  const int pairs = std::clamp(wanted, least, static_cast<int>(kMaxFixedRounds * factor));
+  const int pairs = very_long
+                        ? static_cast<int>(kFixedRoundsIfVeryLong * factor)
+                        : std::clamp(wanted, kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
   std::vector<RoundTimes> rounds;
   const bool start_joins = sides_ < kernels_.size();
   sides_ = kernels_.size();

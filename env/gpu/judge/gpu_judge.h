@@ -79,6 +79,7 @@ class GpuChecker {
  public:
   explicit GpuChecker(GpuSession& session) : session_(session) {}
   SlotTruth TruthOf(int slot);
+  bool has_computed_truth() const { return has_computed_truth_; }
   // The outputs of the slot against the fp64 truth of its present inputs. The reference must have run on the
   // slot. Remembers the error of the reference, for the margin of timed checks.
   CheckResult AgainstTruth(int slot) { return AgainstTruth(slot, TruthOf(slot)); }
@@ -124,6 +125,7 @@ class GpuChecker {
   DeviceBuffer sums_, errors_, verdict_;
   std::vector<DeviceBuffer> kept_;               // one an output; empty before the first Keep
   bool checks_kept_ = false, describes_ = true;  // describes_: what is incorrect
+  bool has_computed_truth_ = false;
   double margin_ = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "env/error.h"
 #include "env/gpu/runner/device_memory.h"
@@ -20,7 +21,7 @@ constexpr int kProbeBlocks = 640, kProbesAtOnce = 16;
 constexpr size_t kMostProbes = 96;
 // Twice the standard error of a runner's offset may be that share of a tenth of eager's time.
 constexpr double kOffsetShare = 0.001;
-constexpr size_t kSpares = 2;
+constexpr size_t kFirstSpares = 2, kSpares = 4;
 // Of all sessions: of the sixteen latest a candidate's, and that of the kernel it is compared with.
 constexpr size_t kMostIdle = 32;
 constexpr int kWarmRuns = 2;
@@ -46,7 +47,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
   char bus[32] = {};
   KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
   lock_name_ = DeviceLock::NameOfGpu(bus);
-  PrepareSpares();  // these make their contexts meanwhile
+  StartSpares();  // these make their contexts meanwhile
   reference_ = std::make_unique<Reference>(
       options_.problem, ReferenceOptions{1, options_.on_host ? -1 : options_.device, options_.tf32});
   stream_ = reference_->Stream();
@@ -55,6 +56,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
   poison_kernel_ = Function("kevin_poison");
   stopwatch_ =
       std::make_unique<Stopwatch>(StopwatchOptions{options_.device, stream_, Function("kevin_scrub")});
+  AwaitSpares();  // before memory is planned
   LayOut();
   for (int slot = 0; slot < memory_.slots; ++slot) {
     std::vector<TensorView> views = Inputs(slot);
@@ -257,22 +259,36 @@ std::vector<TensorView> GpuSession::ReferenceOutputs(int slot) {
   return reference_->SlotOutputs(static_cast<size_t>(slot), sized_.outputs);
 }
 
-void GpuSession::PrepareSpares() {
-  if (options_.for_python) return;
+void GpuSession::StartSpares() {
+  SpareRunners& spares = *options_.spares;
+  if (options_.for_python || !spares.clients.empty()) return;
+  const size_t count = std::exchange(spares.has_started, true) ? kSpares : kFirstSpares;
   const RunnerOptions runner{options_.runner_path, options_.device, options_.namespaces};
+  while (spares.clients.size() < count) spares.clients.push_back(std::make_unique<RunnerClient>(runner));
+}
+
+// A context that is being made stops the work of others for milliseconds, several times.
+void GpuSession::AwaitSpares() {
   auto& clients = options_.spares->clients;
-  while (clients.size() < kSpares) clients.push_back(std::make_unique<RunnerClient>(runner));
+  for (size_t at = 0; at < clients.size();) {
+    try {
+      clients[at]->AwaitGreeting();
+      ++at;
+    } catch (const Error&) {
+      if (clients.size() == 1) throw;
+      clients.erase(clients.begin() + static_cast<std::ptrdiff_t>(at));  // there may be no memory for so many
+    }
+  }
 }
 
 GpuSession::Calibrated GpuSession::StartRunner() {
+  StartSpares();
+  AwaitSpares();
   Calibrated runner;
-  PrepareSpares();
   runner.client = std::move(options_.spares->clients.front());
   options_.spares->clients.pop_front();
   runner.client->Open(inputs_, outputs_, memory_, options_.trusted_cubin);
   Calibrate(&runner);
-  // Only now, so that its start-up disturbs nothing that is timed.
-  PrepareSpares();
   return runner;
 }
 

@@ -40,9 +40,10 @@ struct SpareRunners {
     const GpuSession* session = nullptr;  // whose memory it has mapped; null: nobody's
   };
 
-  // These make their contexts while others are in use, the oldest first. A winner's confirmations follow each other faster
-  // than a context is made.
+  // The oldest first. They make their contexts side by side, and nothing is timed until all are made.
   std::deque<std::unique_ptr<RunnerClient>> clients;
+  bool has_started =
+      false;               // the first ones, which are few: whoever judges one kernel does not wait for many
   std::vector<Idle> idle;  // intact, have judged before; the oldest first
 };
 
@@ -133,7 +134,8 @@ class GpuSession {
   CuHandle stream() const { return stream_; }
 
  private:
-  void PrepareSpares();
+  void StartSpares();
+  void AwaitSpares();
   void Keep(Calibrated runner);
   Calibrated StartRunner();
   void Calibrate(Calibrated* runner);

@@ -147,7 +147,8 @@ void GpuPythonSession::StartReference() {
   for (int i = 0; i < 5; ++i) EmptyUs(all.size());
   std::vector<double> one, many;
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < kMostEmptyTries && (i < kLeastEmptyTries || SecondsSince(start) < kEmptyBudget_s); ++i) {
+  for (int i = 0; i < kMostEmptyTries && (i < kLeastEmptyTries || SecondsSince(start) < kEmptyBudget_s);
+       ++i) {
     one.push_back(EmptyUs(1));
     many.push_back(EmptyUs(all.size()));
   }

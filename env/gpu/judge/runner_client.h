@@ -41,6 +41,8 @@ class RunnerClient {
   ~RunnerClient();
   RunnerClient(const RunnerClient&) = delete;
   RunnerClient& operator=(const RunnerClient&) = delete;
+  // Waits for the context. Throws Error(kMachine) when the runner cannot start.
+  void AwaitGreeting();
   // Waits for the context and passes the memory, in place of that of an earlier call. Throws Error(kMachine) when the runner
   // cannot start.
   void Open(const SharedDeviceMemory& inputs, const SharedDeviceMemory& outputs, const SlotMemory& memory,
@@ -64,7 +66,6 @@ class RunnerClient {
   static std::vector<int> ProcessIds();
 
  private:
-  void AwaitGreeting();
   std::optional<RunnerFault> Ask(const nlohmann::json& request, double timeout_s, nlohmann::json* answer);
   std::optional<RunnerFault> AskTimed(const nlohmann::json& request, double timeout_s, CallTimes* times);
   std::optional<RunnerFault> Receive(std::chrono::steady_clock::time_point start, double timeout_s,
