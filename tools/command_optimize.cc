@@ -87,7 +87,7 @@ class Optimize {
       throw Error(ExitCode::kBadRequest,
                   fmt::format("{}: incorrect answers pass on its inputs, so no kernel could be trusted: {}",
                               options_.target, result.rejection),
-                  "make get_inputs() draw values that vary (torch.randn)");
+                  NextStepForInadmissible(AsAsked(LoadProblemFile(request_.target.to), options_.device)));
     }
     problem_ = AsAsked(LoadProblemFile(request_.target.to), options_.device);
     progress_.Line(fmt::format("{}  imported{}", request_.target.id,
@@ -101,6 +101,15 @@ class Optimize {
                   options_.target + ": a kernel cannot take its place, for the reason in the note above",
                   "kevin import FILE.py and kevin run find a kernel all the same");
     RequireMemory();
+  }
+
+  static std::string NextStepForInadmissible(const Problem& problem) {
+    const std::string vary = "make get_inputs() draw values that vary (torch.randn)";
+    const Precision precision = PrecisionOf(problem);
+    if (precision == Precision::kFp32) return vary;
+    return fmt::format(
+        "{}; a sum or mean of many values may keep too few digits in {}: --precision fp32, or return its terms",
+        vary, PrecisionName(precision));
   }
 
   // Inputs, weights and outputs lie in several copies: the reference's, the candidate's, those of fresh calls.
