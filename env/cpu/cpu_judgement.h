@@ -14,6 +14,7 @@
 #include "env/cpu/checks.h"
 #include "env/cpu/judge.h"
 #include "env/cpu/timed_process.h"
+#include "env/process/generator.h"
 #include "env/verdict/estimate.h"
 #include "env/verdict/pace.h"
 
@@ -109,6 +110,7 @@ class CpuJudgement {
   std::vector<double> timed_us_;  // per call of the candidate, of the last timed rounds
   int disturbed_processes_ = 0;
   double candidate_s_ = 0;  // all batches of the candidate
+  MixtureOrder members_;    // of pairs
   int first_member_ = 0;    // of the mixture, of call 0 of the inputs filled last
   int min_calls_ = 1, max_calls_ = 1;
   double candidate_us_ = 0;  // per call, the least seen

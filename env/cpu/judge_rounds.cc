@@ -112,7 +112,7 @@ RoundTimes CpuJudgement::TimedRound(const std::vector<TimedProcess*>& processes,
   const auto start = Clock::now();
   const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
-  Fill(slots);
+  Fill(slots, members_.Next(session_.random()));
   std::vector<int> order{-1};  // the reference; in random order
   for (size_t i = 0; i < processes.size(); ++i) order.push_back(static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), session_.random());

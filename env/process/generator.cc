@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <utility>
 #include <vector>
@@ -159,6 +160,15 @@ void FillTensor(const TensorSpec& spec, InputMode mode, const ValueStream& strea
                   "input `" + spec.name + "`: inputs of type " + DTypeName(spec.dtype) + " cannot be drawn",
                   "use float32, int64 or bool inputs");
   }
+}
+
+int MixtureOrder::Next(SecretRandom& random) {
+  if (left_ == 0) {
+    std::iota(order_.begin(), order_.end(), 0);
+    std::shuffle(order_.begin(), order_.end(), random);
+    left_ = order_.size();
+  }
+  return order_[--left_];
 }
 
 const char* MixtureMemberName(int member) {

@@ -3,6 +3,8 @@
 // part can be drawn by any thread, and the GPU draws the same values (env/gpu/runner/trusted_kernels.cc). Fast
 // enough (>= 1 G floats/s) to give every timed call new inputs.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "env/problem/problem.h"
@@ -23,6 +25,18 @@ void FillTensor(const TensorSpec& spec, InputMode mode, const ValueStream& strea
 // The members of the mixture, for reports and tests.
 inline constexpr int kMixtureMembers = 4;
 const char* MixtureMemberName(int member);
+
+// Members of successive pairs: each of four pairs has another one, in an order drawn anew. A kernel can take longer for some
+// values than for others (eager's softmax of peaked scores, in level3/31 on a GPU: 16 ms where it takes 7), so that four pairs of
+// which all happen to have those values would tell another speed-up.
+class MixtureOrder {
+ public:
+  int Next(SecretRandom& random);
+
+ private:
+  std::array<int, kMixtureMembers> order_{};
+  size_t left_ = 0;
+};
 
 // Overwrites about one element in 256, at random places and at least one, with other elements of the same
 // tensor. An audit uses it to distinguish a call that began when it was asked for from work done in advance:

@@ -12,6 +12,7 @@
 
 #include "env/error.h"
 #include "env/gpu/judge/round_answers.h"
+#include "env/process/generator.h"
 #include "env/process/machine.h"
 #include "env/verdict/call_clock.h"
 
@@ -83,6 +84,7 @@ class GpuJudgement {
   CheckResult verified_;
   SequentialVerdicts verdicts_;
   CallClock clock_;
+  MixtureOrder members_;
   std::string disbelieved_;  // why there are too few fixed pairs; empty: there are enough
   double timeout_s_ = 0, round_s_ = 0.01, candidate_us_ = 0;  // candidate_us_: of its latest call
 };
@@ -223,7 +225,7 @@ RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& ph
   const auto start = Clock::now();
   const size_t samples = result_.samples.size();
   const int slot = NextSlot();
-  session_.Draw(slot);
+  session_.Draw(slot, members_.Next(session_.random()));
   std::vector<int> order{RoundAnswers::kReference};
   for (size_t i = 0; i < sides_; ++i) order.push_back(static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), session_.random());

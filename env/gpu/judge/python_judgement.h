@@ -13,6 +13,7 @@
 
 #include "env/gpu/judge/gpu_judge.h"
 #include "env/gpu/judge/python_judge.h"
+#include "env/process/generator.h"
 
 namespace kevin {
 
@@ -93,6 +94,7 @@ class GpuPythonJudgement {
   CheckResult verified_;
   SequentialVerdicts verdicts_;
   std::vector<double> singles_us_, in_batch_us_, reference_singles_us_, reference_in_batch_us_;
+  MixtureOrder members_;
   int least_calls_ = 1, most_calls_ = 1, late_rounds_ = 0;
   int audits_ = 0;  // in which the batch was paused
   double candidate_us_ = 0, round_s_ = 0.05;

@@ -114,7 +114,7 @@ RoundTimes GpuPythonJudgement::TimedRound(int process, int pair, const std::stri
   if (has_single && single_first) SingleCall();
   const int calls = std::uniform_int_distribution<int>(least_calls_, most_calls_)(base_.random());
   const std::vector<uint16_t> slots = session_.DrawSlots(calls);
-  session_.Draw(slots);
+  session_.Draw(slots, members_.Next(base_.random()));
   std::vector<int> order{-1};  // the reference
   for (size_t i = 0; i < sides_in_round_; ++i) order.push_back(static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), base_.random());

@@ -115,6 +115,20 @@ TEST_CASE("a mixture has different members") {
   CHECK(wide.size() + heavy.size() < 2 * kMixtureMembers);
 }
 
+TEST_CASE("each of four successive pairs has another member of the mixture, in changing orders") {
+  SecretRandom random;
+  MixtureOrder order;
+  std::set<std::vector<int>> orders;
+  for (int block = 0; block < 40; ++block) {
+    std::vector<int> members;
+    for (int pair = 0; pair < kMixtureMembers; ++pair) members.push_back(order.Next(random));
+    orders.insert(members);
+    std::sort(members.begin(), members.end());
+    CHECK(members == std::vector<int>{0, 1, 2, 3});
+  }
+  CHECK(orders.size() > 5);  // of 24
+}
+
 TEST_CASE("whole numbers, bools and signs") {
   TensorSpec spec;
   spec.distribution = Distribution::kUniform01;
