@@ -75,6 +75,16 @@ class Library:
             setattr(self, name, function)
 
 
+def receive(own, size, count):
+    """The next message and its descriptors; nothing where the evaluator has closed its side. The error means the same: it
+    closed before it had read all of ours."""
+    try:
+        message, descriptors, _, _ = socket.recv_fds(own, size, count)
+    except ConnectionResetError:
+        return b"", []
+    return message, descriptors
+
+
 class Server:
     """Forks workers. The process has one thread."""
 
@@ -84,11 +94,15 @@ class Server:
 
     def serve(self):
         while True:
-            packet, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 1)
+            packet, descriptors = receive(self.socket, 4096, 1)
             if not packet:
                 return
-            self.fork(descriptors[0])
+            answer = self.fork(descriptors[0])
             os.close(descriptors[0])
+            try:
+                self.socket.send(json.dumps(answer).encode())
+            except BrokenPipeError:
+                return  # closed meanwhile; the worker sees the same at its own socket
 
     def fork(self, worker_socket):
         # The middle process enters the namespaces, so that its child is the first in them, and ends: the evaluator, which
@@ -106,7 +120,7 @@ class Server:
         os.waitpid(middle, 0)
         for end in (unshared[0], mapped[1], born[0]):
             os.close(end)
-        self.socket.send(json.dumps({"pid": int(pid)} if pid else {"error": "cannot make namespaces"}).encode())
+        return {"pid": int(pid)} if pid else {"error": "cannot make namespaces"}
 
     def fork_from_middle(self, worker_socket, unshared, mapped, born):
         try:
@@ -136,7 +150,7 @@ def enter_sandbox(server, job):
 def run_worker(server, worker_socket):
     import caller
     own = socket.socket(fileno=worker_socket)
-    byte, descriptors, _, _ = socket.recv_fds(own, 1, 6)
+    byte, descriptors = receive(own, 1, 6)
     if not byte:
         os._exit(0)  # a spare that was not needed
     job = json.loads(caller.contents(descriptors[JOB]))
