@@ -16,6 +16,7 @@ What this process says about a candidate is a message for its author. Nothing in
 is taken, by the evaluator.
 """
 
+import contextlib
 import ctypes
 import gc
 import importlib.util
@@ -110,6 +111,8 @@ class Server:
         unshared, mapped, born = os.pipe(), os.pipe(), os.pipe()
         middle = os.fork()
         if middle == 0:
+            for end in (unshared[0], mapped[1], born[0]):  # so that the end of this process is seen
+                os.close(end)
             self.fork_from_middle(worker_socket, unshared[1], mapped[0], born[1])
         for end in (unshared[1], mapped[0], born[1]):
             os.close(end)
@@ -124,21 +127,31 @@ class Server:
 
     def fork_from_middle(self, worker_socket, unshared, mapped, born):
         try:
-            user, group = os.geteuid(), os.getegid()
-            if self.namespaces and not self.library.KevinUnshare():
-                os._exit(1)
-            os.write(unshared, b"u")
-            if os.read(mapped, 1) != b"y" and self.namespaces and not self.library.KevinMapOwnUser(user, group):
-                os._exit(1)
+            self.enter_namespaces(unshared, mapped)
             worker = os.fork()
             if worker:
-                os.write(born, str(worker).encode())
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(born, str(worker).encode())
                 os._exit(0)
             os.setsid()  # a process group for the evaluator, which ends it
             run_worker(self, worker_socket)
         except BaseException as error:
             print(f"worker: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         os._exit(1)
+
+    def enter_namespaces(self, unshared, mapped):
+        """Of the middle process, which ends where that is refused."""
+        user, group = os.geteuid(), os.getegid()
+        if self.namespaces and not self.library.KevinUnshare():
+            os._exit(1)
+        answer = b""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(unshared, b"u")
+            answer = os.read(mapped, 1)
+        if not answer:
+            os._exit(1)  # the server has ended
+        if answer != b"y" and self.namespaces and not self.library.KevinMapOwnUser(user, group):
+            os._exit(1)
 
 
 def enter_sandbox(server, job):

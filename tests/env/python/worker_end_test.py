@@ -1,13 +1,14 @@
 """How the process that forks workers ends when the evaluator closes its side, without torch: worker_end_test.py SOURCE_TREE"""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import unittest
 
 SERVER = """
-import os, sys, types
+import os, signal, sys, time, types
 sys.path.insert(0, sys.argv[1])
 sys.modules["caller"] = types.ModuleType("caller")  # imports torch
 import worker
@@ -20,7 +21,23 @@ class Slow(worker.Server):
         return super().fork(worker_socket)
 
 
-(Slow if "slow" in sys.argv else worker.Server)(None, 1, False, []).serve()
+class Library:
+    def KevinUnshare(self):
+        if "dies early" in sys.argv:
+            parent = os.getppid()
+            os.kill(parent, signal.SIGKILL)
+            while os.getppid() == parent:
+                time.sleep(0.001)
+        return True
+
+    def KevinMapTwoUsers(self, middle):
+        if "dies late" in sys.argv:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+
+server = Slow if "slow" in sys.argv else worker.Server
+server(Library(), 1, "namespaces" in sys.argv, []).serve()
 """
 FOLDER = os.path.join(sys.argv.pop(1), "env/python")
 
@@ -30,7 +47,7 @@ class WorkerEnd(unittest.TestCase):
         self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.server = subprocess.Popen([sys.executable, "-c", SERVER, FOLDER, str(theirs.fileno()), *arguments],
                                        stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                       pass_fds=[theirs.fileno()])
+                                       pass_fds=[theirs.fileno()], start_new_session=True)
         theirs.close()
 
     def ask(self):
@@ -42,7 +59,11 @@ class WorkerEnd(unittest.TestCase):
 
     def end(self, text=""):
         """Status and text of the process, and the text of its workers, which have its standard error."""
-        _, said = self.server.communicate(text)
+        try:
+            _, said = self.server.communicate(text, timeout=100)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.server.pid, signal.SIGKILL)
+            raise
         return self.server.returncode, said
 
     def test_closed_while_nothing_was_asked(self):
@@ -72,6 +93,14 @@ class WorkerEnd(unittest.TestCase):
             own.close()
         self.ours.close()
         self.assertEqual(self.end(), (0, ""))
+
+    def test_nothing_stays_of_a_fork_whose_server_was_killed(self):
+        for when in ("dies early", "dies late"):
+            self.start("namespaces", when)
+            own = self.ask()
+            self.assertEqual(self.end(), (-signal.SIGKILL, ""), when)
+            self.ours.close()
+            own.close()
 
     def test_a_failure_is_told(self):
         self.start()
