@@ -1,6 +1,7 @@
 #include "tools/kernelbench_candidates.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -256,6 +257,22 @@ PublishedCandidates ReadPublishedCandidates(const std::filesystem::path& path, s
     return std::tie(a.level, a.number, a.sample) < std::tie(b.level, b.number, b.sample);
   });
   return all;
+}
+
+std::string SizeOfPublished(const Problem& problem, const std::string& asked, std::string* reason) {
+  const std::string size = asked == kFirstShapes ? SizeOfFirstShapes(problem) : asked;
+  try {
+    ShapesOf(problem, size.empty() ? asked : size);
+  } catch (const Error& error) {
+    *reason = fmt::format("{}; {}", error.what(), error.next_step());
+    return "";
+  }
+  if (problem.model && !ModelFitsSize(problem, size)) {
+    *reason = fmt::format("KernelBench's model has other widths at size {}; use --size {}", size,
+                          fmt::join(problem.model->sizes, " or "));
+    return "";
+  }
+  return size;
 }
 
 }  // namespace kevin

@@ -1,5 +1,5 @@
 #pragma once
-// Candidates as others publish them, for `kevin bench --kernelbench PATH`. Four forms are read:
+// Candidates as others publish them, for `kevin bench --kernelbench PATH`, and the size for which they are. Four forms are read:
 //
 //   a folder with level_1_problem_19_sample_0_kernel.py ...    a run of KernelBench; in it and in its folders, three deep; where a
 //                                                              folder's name has the level also problem_19.py, problem_19_kernel.py
@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "env/problem/problem.h"
 
 namespace kevin {
 
@@ -36,5 +38,9 @@ inline constexpr size_t kMostPublishedFiles = 100000;          // of a run
 // Throws Error(kBadRequest) when the path cannot be read or has none of these forms, or a run has more than `most_files`.
 PublishedCandidates ReadPublishedCandidates(const std::filesystem::path& path,
                                             size_t most_files = kMostPublishedFiles);
+
+// The size at which candidates for a problem are judged where `asked` was asked for: that one; for kFirstShapes the one that
+// has those shapes (env/problem/model_facts.h). Empty: there is none, and `reason` says why.
+std::string SizeOfPublished(const Problem& problem, const std::string& asked, std::string* reason);
 
 }  // namespace kevin

@@ -35,8 +35,6 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kPublishedKind = "modelnew";
 constexpr int kMostThreads = 16;
 constexpr int kMostFailures = 3;  // evaluations without a verdict, one after the other
-constexpr const char* kFirstShapes =
-    "v0";  // KernelBench's first shapes; where they have not changed there are none
 
 std::string ResultsFolder(const KernelBenchRunOptions& options) {
   if (!options.results.empty()) return options.results;
@@ -44,21 +42,6 @@ std::string ResultsFolder(const KernelBenchRunOptions& options) {
   if (!std::filesystem::is_directory(options.path, error)) return options.path + "-results";
   return HasResultsOfOthers(options.path) ? (std::filesystem::path(options.path) / "kevin").string()
                                           : options.path;
-}
-
-// The size for a problem; empty: none fits, and `reason` says why.
-std::string SizeFor(const Problem& problem, const std::string& asked, std::string* reason) {
-  const std::string size = asked == kFirstShapes && !problem.sizes.contains(asked) ? "full" : asked;
-  if (!problem.sizes.contains(size) && !problem.shape_sets.contains(size)) {
-    *reason = fmt::format("{} has no size {}", problem.id, size);
-    return "";
-  }
-  if (problem.model && !ModelFitsSize(problem, size)) {
-    *reason = fmt::format("KernelBench's model has other widths at size {}; use --size {}", size,
-                          fmt::join(problem.model->sizes, " or "));
-    return "";
-  }
-  return size;
 }
 
 void Count(const Json& event, KernelBenchTally* tally) {
@@ -182,9 +165,26 @@ class PublishedRun {
   std::optional<Item> Next() {
     const std::lock_guard lock(mutex_);
     while (next_ < published_.candidates.size() && !failure_ && (stop_ == nullptr || !*stop_)) {
-      if (std::optional<Item> item = ItemOf(published_.candidates[next_++])) return item;
+      std::optional<Item> item = ItemOf(published_.candidates[next_++]);
+      if (!item) continue;
+      NoteSize(*item);
+      return item;
     }
     return std::nullopt;
+  }
+
+  // Needs mutex_.
+  void NoteSize(const Item& item) {
+    const std::string& size = item.evaluate.workload.size;
+    if (size == AskedSize() || noted_ == item.problem->id) return;
+    noted_ = item.problem->id;
+    tally_.sizes.push_back(fmt::format(
+        "{} is judged at {}: it has no size '{}' of its own, because KernelBench's shapes have not changed",
+        noted_, size, AskedSize()));
+  }
+
+  std::string AskedSize() const {
+    return options_.size.empty() ? environment_.Facts().default_size : options_.size;
   }
 
   // nullopt: it is left out. Needs mutex_.
@@ -196,8 +196,7 @@ class PublishedRun {
     item.candidate = {kPublishedKind, one.source};
     item.evaluate = options_.evaluate;
     std::string reason;
-    const std::string asked = options_.size.empty() ? environment_.Facts().default_size : options_.size;
-    item.evaluate.workload.size = SizeFor(*problem_, asked, &reason);
+    item.evaluate.workload.size = SizeOfPublished(*problem_, AskedSize(), &reason);
     item.evaluate.stop = stop_;
     if (item.evaluate.workload.size.empty()) {
       tally_.left_out.push_back(fmt::format("{}: {}", one.name, reason));
@@ -324,6 +323,7 @@ class PublishedRun {
   std::shared_ptr<const Problem> problem_;       // of the latest candidate
   std::shared_ptr<const std::string> own_file_;  // of this problem, in the checkout of KernelBench
   std::string unknown_;                          // the id of the last problem that is not there
+  std::string noted_;                            // the id of the last problem in tally_.sizes
   size_t next_ = 0;
   int begun_ = 0, failures_ = 0;  // failures_: one after the other
   std::exception_ptr failure_;
@@ -383,6 +383,7 @@ int RunKernelBench(const KernelBenchRunOptions& options) {
       },
       interrupt.flag());
   progress.Phase("");
+  for (const std::string& one : tally.sizes) progress.Line("size: " + one);
   for (const std::string& one : tally.left_out) progress.Line("left out: " + one);
   for (const std::string& one : tally.not_compared) progress.Line("not compared: " + one);
   if (options.json) {

@@ -42,6 +42,7 @@ struct KernelBenchTally {
   int compiled = 0, correct = 0, faster = 0;   // of all with a verdict; faster: certainly faster than eager
   std::map<std::string, int> outcomes;
   std::vector<std::string> left_out;  // "NAME: reason"
+  std::vector<std::string> sizes;     // a sentence for each problem that is judged at another size than asked
   // With judge_as_kernelbench: one of each for a candidate with both verdicts.
   std::vector<CompatRow> compared;
   std::vector<KernelBenchVerdict> of_kernelbench;
@@ -50,11 +51,12 @@ struct KernelBenchTally {
 
 using PublishedProblemFinder = std::function<Problem(const std::string& id)>;
 
-// Judges all, in the order of their ends where `parallel` > 1. `find` throws Error(kBadRequest) for an unknown problem. Where a
-// problem has no size `v0`, its shapes have not changed since, and `full` is used. `on_result` gets the event of `kevin bench
-// --json`, with `name`, `sample` and `stored`; with judge_as_kernelbench also `kernelbench`, `disagreement`, `not_compared`.
-// Ends early when `stop` is set; throws Error for broken infrastructure; what is judged is kept. Where KernelBench's side
-// fails, the candidate is not compared.
+// Judges all, in the order of their ends where `parallel` > 1. `find` throws Error(kBadRequest) for an unknown problem. A
+// candidate whose problem has no size of the name that was asked for is left out; kFirstShapes (env/problem/model_facts.h)
+// stands for the size that has those shapes. `on_result` gets the event of `kevin bench --json`, with `name`, `sample` and
+// `stored`; with judge_as_kernelbench also `kernelbench`, `disagreement`, `not_compared`. Ends early when `stop` is set;
+// throws Error for broken infrastructure; what is judged is kept. Where KernelBench's side fails, the candidate is not
+// compared.
 KernelBenchTally JudgePublished(const PublishedCandidates& published, const PublishedProblemFinder& find,
                                 Environment& environment, KernelBenchResults& results,
                                 const KernelBenchRunOptions& options,

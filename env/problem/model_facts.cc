@@ -31,16 +31,21 @@ bool IsStateName(const std::string& name) {
   return !part_begins && name.size() <= kMostStateNameBytes && (name[0] < '0' || name[0] > '9');
 }
 
+bool HasSize(const Problem& problem, const std::string& size) {
+  return problem.sizes.contains(size) || problem.shape_sets.contains(size);
+}
+
 class ModelReader {
  public:
   ModelReader(const TomlSection& section, const Problem& problem) : section_(section), problem_(problem) {}
 
   ModelFacts Read() {
-    section_.CheckKeys({"arguments", "init", "forward", "sizes", "unused", "parameters"});
+    section_.CheckKeys({"arguments", "init", "forward", "sizes", "first_shapes", "unused", "parameters"});
     facts_.init = Values("init");
     if (section_.Has("arguments")) ReadArguments();
     ReadForward();
     if (section_.Has("sizes")) ReadSizes();
+    if (section_.Has("first_shapes")) ReadFirstShapes();
     ReadParameters();
     if (section_.Has("unused")) {
       facts_.unused = section_.Strings("unused");
@@ -133,12 +138,22 @@ class ModelReader {
 
   void ReadSizes() {
     facts_.sizes = section_.Strings("sizes");
-    for (const std::string& size : facts_.sizes) {
-      if (!problem_.sizes.contains(size) && !problem_.shape_sets.contains(size))
-        section_.Fail("sizes", fmt::format("there is no size '{}'", size), "name a [sizes.*] table");
-    }
+    for (const std::string& size : facts_.sizes) RequireSize("sizes", size);
     if (facts_.sizes.empty())
       section_.Fail("sizes", "must not be empty", "remove [model] if its parameters never have these shapes");
+  }
+
+  void ReadFirstShapes() {
+    facts_.first_shapes = section_.String("first_shapes");
+    RequireSize("first_shapes", facts_.first_shapes);
+    if (HasSize(problem_, kFirstShapes))
+      section_.Fail("first_shapes", fmt::format("there is a size '{}' too", kFirstShapes),
+                    "remove one of them");
+  }
+
+  void RequireSize(const char* key, const std::string& size) {
+    if (!HasSize(problem_, size))
+      section_.Fail(key, fmt::format("there is no size '{}'", size), "name a [sizes.*] table");
   }
 
   void CheckStateName(const TomlSection& section, std::string_view key, const std::string& name) {
@@ -197,6 +212,11 @@ bool ModelFitsSize(const Problem& problem, const std::string& size) {
   });
 }
 
+std::string SizeOfFirstShapes(const Problem& problem) {
+  if (HasSize(problem, kFirstShapes)) return kFirstShapes;
+  return problem.model ? problem.model->first_shapes : "";
+}
+
 std::string PythonText(const ModelValue& value, const Symbols& symbols) {
   std::vector<std::string> items;
   for (const ModelValue& item : value.items) items.push_back(PythonText(item, symbols));
@@ -225,7 +245,7 @@ std::string PythonInit(const ModelFacts& facts, const Symbols& symbols) {
 
 std::string HashFor(const Problem& problem, const std::string& kind) {
   if (!problem.model || !IsPython(kind)) return problem.content_hash;
-  // The names of arguments are for people, and `drawn` follows from `forward`.
+  // The names of arguments are for people, `drawn` follows from `forward`, and the size judged at is in the key itself.
   std::string text = problem.content_hash + "\n";
   for (const ModelValue& value : problem.model->init) AppendText(value, &text);
   text += "forward\n";

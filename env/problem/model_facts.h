@@ -32,7 +32,8 @@ struct ModelValue {
 
 // Guarantees of LoadProblemFile: expressions are valid at every size; `parameters` has each parameter of the problem
 // once and no state name twice; state names are identifiers with dots between them; `forward` names inputs, each at
-// most once and no parameter; `sizes` names sizes of the problem.
+// most once and no parameter; `sizes` and `first_shapes` name sizes of the problem, which has no size kFirstShapes beside
+// `first_shapes`.
 struct ModelFacts {
   std::vector<ModelValue> init;        // the constructor's arguments, by position
   std::vector<std::string> arguments;  // their names in KernelBench; empty: not given
@@ -41,6 +42,7 @@ struct ModelFacts {
   std::map<std::string, std::string> parameters;  // the problem's name to the name in state_dict()
   std::vector<std::string> unused;                // state names of parameters without influence on the output
   std::vector<std::string> sizes;  // where its parameters have the problem's shapes; empty: all sizes
+  std::string first_shapes;  // the size that has KernelBench's first shapes; empty: kFirstShapes, or none
 
   bool operator==(const ModelFacts&) const = default;
 };
@@ -48,6 +50,12 @@ struct ModelFacts {
 // Whether KernelBench's class, constructed for this size, has parameters of the problem's shapes. Deep networks have
 // widths of their own, and the smaller widths of size `small` cannot be asked for. False without facts.
 bool ModelFitsSize(const Problem& problem, const std::string& size);
+
+// The size set of KernelBench's first shapes, for which older candidates were written.
+inline constexpr const char* kFirstShapes = "v0";
+// kFirstShapes; where those shapes have not changed since, the size that has them. Empty: no size has them. What was
+// computed has changed too then, if only by a kernel size, or nothing can be judged at them.
+std::string SizeOfFirstShapes(const Problem& problem);
 
 // As Python writes it at a size: "64", "2.0", "True", "(64, 1, 1)", "[256, 256]", "x".
 std::string PythonText(const ModelValue& value, const Symbols& symbols);

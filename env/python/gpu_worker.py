@@ -237,7 +237,7 @@ class Slots:
 def run(server, own, first, descriptors):
     """A worker from its first message to its end."""
     import caller
-    from worker import ARENA, BUNDLE, INPUTS, JOB, LOG, PAGE
+    from worker import ARENA, BUNDLE, INPUTS, JOB, LOG, PAGE, receive
     POOL = PAGE  # of the second message: the page came with the first
     os.dup2(descriptors[LOG], 1)
     os.dup2(descriptors[LOG], 2)
@@ -255,7 +255,7 @@ def run(server, own, first, descriptors):
         print(device.failure, flush=True)
         os._exit(3)
     own.send(b"w")  # warm
-    byte, descriptors, _, _ = socket.recv_fds(own, 1, 6)
+    byte, descriptors = receive(own, 1, 6)
     if not byte:
         os._exit(0)  # a spare that was not needed
     job = json.loads(caller.contents(descriptors[JOB]))

@@ -16,6 +16,7 @@ What this process says about a candidate is a message for its author. Nothing in
 is taken, by the evaluator.
 """
 
+import contextlib
 import ctypes
 import gc
 import importlib.util
@@ -75,6 +76,16 @@ class Library:
             setattr(self, name, function)
 
 
+def receive(own, size, count):
+    """The next message and its descriptors; nothing where the evaluator has closed its side. The error means the same: it
+    closed before it had read all of ours."""
+    try:
+        message, descriptors, _, _ = socket.recv_fds(own, size, count)
+    except ConnectionResetError:
+        return b"", []
+    return message, descriptors
+
+
 class Server:
     """Forks workers. The process has one thread."""
 
@@ -84,11 +95,15 @@ class Server:
 
     def serve(self):
         while True:
-            packet, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 1)
+            packet, descriptors = receive(self.socket, 4096, 1)
             if not packet:
                 return
-            self.fork(descriptors[0])
+            answer = self.fork(descriptors[0])
             os.close(descriptors[0])
+            try:
+                self.socket.send(json.dumps(answer).encode())
+            except BrokenPipeError:
+                return  # closed meanwhile; the worker sees the same at its own socket
 
     def fork(self, worker_socket):
         # The middle process enters the namespaces, so that its child is the first in them, and ends: the evaluator, which
@@ -96,6 +111,8 @@ class Server:
         unshared, mapped, born = os.pipe(), os.pipe(), os.pipe()
         middle = os.fork()
         if middle == 0:
+            for end in (unshared[0], mapped[1], born[0]):  # so that the end of this process is seen
+                os.close(end)
             self.fork_from_middle(worker_socket, unshared[1], mapped[0], born[1])
         for end in (unshared[1], mapped[0], born[1]):
             os.close(end)
@@ -106,25 +123,35 @@ class Server:
         os.waitpid(middle, 0)
         for end in (unshared[0], mapped[1], born[0]):
             os.close(end)
-        self.socket.send(json.dumps({"pid": int(pid)} if pid else {"error": "cannot make namespaces"}).encode())
+        return {"pid": int(pid)} if pid else {"error": "cannot make namespaces"}
 
     def fork_from_middle(self, worker_socket, unshared, mapped, born):
         try:
-            user, group = os.geteuid(), os.getegid()
-            if self.namespaces and not self.library.KevinUnshare():
-                os._exit(1)
-            os.write(unshared, b"u")
-            if os.read(mapped, 1) != b"y" and self.namespaces and not self.library.KevinMapOwnUser(user, group):
-                os._exit(1)
+            self.enter_namespaces(unshared, mapped)
             worker = os.fork()
             if worker:
-                os.write(born, str(worker).encode())
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(born, str(worker).encode())
                 os._exit(0)
             os.setsid()  # a process group for the evaluator, which ends it
             run_worker(self, worker_socket)
         except BaseException as error:
             print(f"worker: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         os._exit(1)
+
+    def enter_namespaces(self, unshared, mapped):
+        """Of the middle process, which ends where that is refused."""
+        user, group = os.geteuid(), os.getegid()
+        if self.namespaces and not self.library.KevinUnshare():
+            os._exit(1)
+        answer = b""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(unshared, b"u")
+            answer = os.read(mapped, 1)
+        if not answer:
+            os._exit(1)  # the server has ended
+        if answer != b"y" and self.namespaces and not self.library.KevinMapOwnUser(user, group):
+            os._exit(1)
 
 
 def enter_sandbox(server, job):
@@ -136,7 +163,7 @@ def enter_sandbox(server, job):
 def run_worker(server, worker_socket):
     import caller
     own = socket.socket(fileno=worker_socket)
-    byte, descriptors, _, _ = socket.recv_fds(own, 1, 6)
+    byte, descriptors = receive(own, 1, 6)
     if not byte:
         os._exit(0)  # a spare that was not needed
     job = json.loads(caller.contents(descriptors[JOB]))

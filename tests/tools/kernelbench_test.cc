@@ -342,6 +342,51 @@ TEST_CASE("several levels have a file each; unknown problems and sizes are left 
   CHECK(Json::parse(Read(f.work.path() / "results" / "eval_results_level_4.json"))["1"].size() == 1);
 }
 
+TEST_CASE("a candidate is judged at the size that was asked for, or left out") {
+  Fixture f;
+  f.options.size = "v0";
+  Write(f.run / "level_1_problem_21_sample_0_kernel.py", "// measured 2\n");
+  const auto find = [](const std::string& id) {
+    Problem problem = Fixture::Find(id);
+    if (id == "level1/19") problem.model.emplace().first_shapes = "full";
+    if (id == "level1/21") problem.sizes["v0"] = {{"B", 2}, {"N", 8}};
+    return problem;
+  };
+  std::vector<std::string> of_kernelbench, of_events;
+  f.options.judge_as_kernelbench = [&](const PublishedCandidate&, const Problem&, const Workload& workload,
+                                       const std::string&) {
+    of_kernelbench.push_back(workload.size);
+    return KernelBenchVerdict();
+  };
+  const auto judge = [&] {
+    KernelBenchResults results(f.run);
+    return JudgePublished(
+        ReadPublishedCandidates(f.run), find, f.environment, results, f.options,
+        [&](const Json& event) { of_events.push_back(event["size"]); }, nullptr);
+  };
+  const KernelBenchTally tally = judge();
+  CHECK((tally.candidates == 4 && tally.judged == 3));
+  CHECK(tally.left_out == std::vector<std::string>{"level_1_problem_20_sample_0_kernel.py: level1/20 has no "
+                                                   "size 'v0'; its sizes: full, small"});
+  // Once for two candidates.
+  CHECK(tally.sizes ==
+        std::vector<std::string>{"level1/19 is judged at full: it has no size 'v0' of its own, "
+                                 "because KernelBench's shapes have not changed"});
+  const std::vector<std::string> sizes{"full", "full", "v0"};
+  CHECK(of_events == sizes);
+  CHECK(of_kernelbench == sizes);
+  CHECK(tally.compared.size() == 3);
+  const Json written = Json::parse(Read(f.run / "eval_results.json"));
+  CHECK(written["19"][1]["metadata"]["kevin"]["size"] == "full");
+  CHECK(written["21"][0]["metadata"]["kevin"]["size"] == "v0");
+  CHECK_FALSE(written.contains("20"));
+
+  const KernelBenchTally again = judge();
+  CHECK((again.stored == 3 && again.sizes == tally.sizes && again.left_out == tally.left_out));
+  f.options.size = "medium";
+  CHECK(judge().left_out.size() == 4);
+}
+
 TEST_CASE("files of others are not touched, and a broken line is named") {
   Fixture f;
   Write(f.run / "eval_results.json", R"({"19": [{"sample_id": 0, "metadata": {}}]})");

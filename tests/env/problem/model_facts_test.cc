@@ -119,6 +119,26 @@ TEST_CASE("the table [model] says how KernelBench's Model is made and called") {
   CHECK_FALSE(ModelFitsSize(Parse(""), "small"));
 }
 
+TEST_CASE("the size of KernelBench's first shapes is `v0`, or the one that has kept them") {
+  const std::string first = With("sizes = [", "first_shapes = \"full\"\nsizes = [");
+  CHECK(SizeOfFirstShapes(Parse("")).empty());
+  CHECK(SizeOfFirstShapes(Parse(kModel)).empty());
+  CHECK(SizeOfFirstShapes(Parse(first)) == "full");
+  // A verdict does not depend on it: the size is a part of its key.
+  CHECK(HashFor(Parse(first), "modelnew") == HashFor(Parse(kModel), "modelnew"));
+  CHECK(Parse(first).content_hash == Parse(kModel).content_hash);
+  const std::string v0 = std::string(kProblem) + "[sizes.v0]\nB = 2\nK = 8\nN = 6\n";
+  CHECK(SizeOfFirstShapes(ParseProblem(v0 + kModel, "my.toml")) == "v0");
+  CHECK(Message(With("sizes = [", "first_shapes = \"tiny\"\nsizes = [")) ==
+        "my.toml:49: model.first_shapes: there is no size 'tiny'");
+  CHECK_THROWS_WITH(ParseProblem(v0 + first, "my.toml"),
+                    Catch::Contains("model.first_shapes: there is a size 'v0' too"));
+  const ProblemSet problems;
+  CHECK(SizeOfFirstShapes(problems.Find("level1/19")) == "v0");
+  CHECK(SizeOfFirstShapes(problems.Find("level3/20")) == "full");
+  CHECK(SizeOfFirstShapes(problems.Find("level1/86")).empty());  // another padding
+}
+
 TEST_CASE("without `forward` the model takes the inputs in order, and without `sizes` all sizes fit") {
   const Problem problem = Parse("[model]\ninit = []\n[model.parameters]\nweight = \"w\"\nbias = \"a.0.b\"\n");
   REQUIRE(problem.model->forward.size() == 2);
