@@ -98,6 +98,11 @@ class Draws(TorchDispatchMode):
         super().__init__()
         self.placed, self.kept, self.drawn = placed or {}, kept, []
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        """Else the first use of a mode imports torch's compiler, which takes 5 s in a worker on a GPU. It compiles nothing here."""
+        return False
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = func._schema.name

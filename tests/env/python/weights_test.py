@@ -113,6 +113,11 @@ def test_what_has_no_place_is_refused_with_both_lists():
             raise AssertionError("not refused")
 
 
+def test_the_compiler_of_torch_is_not_imported():
+    """By none of the tests above. It takes seconds, for which a candidate waits."""
+    assert "torch._dynamo" not in sys.modules
+
+
 for name, test in list(globals().items()):
     if name.startswith("test_"):
         test()
