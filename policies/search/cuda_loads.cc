@@ -205,7 +205,9 @@ std::string CudaLoads::Copies(bool to_registers, const std::function<std::string
 void CudaLoads::Bind(CudaPrinter& printer, const std::string& w) const {
   for (const One& one : loads_) {
     const bool is_same = one.neighbours == Neighbours::kSame;
-    printer.SetLoad(one.load.load->key, one.name + slot_ + (is_same ? "" : ".at[" + w + "]"));
+    // A single value is also asked for where there is no w: in the place of a store that follows the loop.
+    const std::string at = width_ == 1 ? "0" : w;
+    printer.SetLoad(one.load.load->key, one.name + slot_ + (is_same ? "" : ".at[" + at + "]"));
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // The workers of candidates in Python on a GPU, from the evaluator's side: their processes and their memory. A worker is
 // warm before its candidate comes: forked, in its sandbox, with a context (env/python/gpu_worker.py). One candidate each. To
-// make a context takes a second, to warm up a profiler several, and both disturb what is timed: an evaluation takes spares.
+// make a context takes a second and disturbs what is timed: an evaluation takes spares.
 // Their successors are started together, when few are left, so that many evaluations share one time of waiting.
 //
 // A spare holds no memory of the device beyond its context. The pool comes with the job: an allocation of this process, in

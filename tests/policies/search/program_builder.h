@@ -16,10 +16,10 @@ class ProgramBuilder {
  public:
   int Input(int64_t elements, const std::string& dtype = "float32") { return Add(elements, dtype, false); }
   int Output(int64_t elements, const std::string& dtype = "float32") { return Add(elements, dtype, true); }
-  int Workspace(int64_t elements) {
+  int Workspace(int64_t elements, const std::string& dtype = "float32") {
     search::Buffer buffer;
     buffer.name = "w";
-    buffer.dtype = "float32";
+    buffer.dtype = dtype;
     buffer.elements = elements;
     program_.buffers.push_back(buffer);
     return Last();

@@ -66,6 +66,22 @@ void AddReductions(std::vector<ProgramCase>& cases) {
                             {}});
     cases.push_back(c.Case("truth " + text));
   }
+  // The places of a row's results are loaded: a router's weights of the experts that were chosen.
+  ProgramBuilder t;
+  const Loop token = t.NewLoop(37), chosen = t.NewLoop(3), expert = t.NewLoop(16);
+  const int weights = t.Input(37 * 3), places = t.Workspace(37 * 3, "int64"), routed = t.Output(37 * 16);
+  const ExprPtr weight = Read(weights, {token, chosen});
+  const ExprPtr place = Load(places, Type::kInt, At({token, chosen}));
+  t.Do("places", Pointwise{{token, chosen},
+                           {{places, At({token, chosen}), AddInt(Scaled(Var(chosen), 4), Int(3)), nullptr}}});
+  t.Do("zeros", Pointwise{{token, expert}, {{routed, At({token, expert}), Float(0), nullptr}}});
+  t.Do("routing", Reduction{{token},
+                            {chosen},
+                            {{"sum", weight, 0, 0}},
+                            {},
+                            {{routed, AddInt(Scaled(Var(token), 16), place),
+                              Binary("div_float", weight, Result(0)), nullptr}}});
+  cases.push_back(t.Case("places that are loaded", 3));
   // Two inner loops around an outer one: a batch norm's statistics, then its use.
   ProgramBuilder b;
   const Loop n = b.NewLoop(3), c = b.NewLoop(5), p = b.NewLoop(37);
