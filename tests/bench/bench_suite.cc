@@ -371,7 +371,9 @@ int Run(const Options& options) {
     std::vector<std::string> ids;
     std::vector<ProblemRecord> records;
     // In random order, so that a part of the time has problems of the whole suite.
-    std::vector<std::string> suite = ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options.suite);
+    std::vector<LeftOut> inadmissible;
+    std::vector<std::string> suite =
+        ProblemsOfSuite(problems, ProblemSet::DefaultDirectory(), options.suite, &inadmissible);
     std::shuffle(suite.begin(), suite.end(), std::mt19937_64(options.seed));
     for (const std::string& id : suite) {
       Problem problem = problems.Find(id);

@@ -42,9 +42,8 @@ struct SpareRunners {
 
   // The oldest first. They make their contexts side by side, and nothing is timed until all are made.
   std::deque<std::unique_ptr<RunnerClient>> clients;
-  bool has_started =
-      false;               // the first ones, which are few: whoever judges one kernel does not wait for many
-  std::vector<Idle> idle;  // intact, have judged before; the oldest first
+  bool has_started = false;  // later ones are more: who judges one kernel does not wait for many
+  std::vector<Idle> idle;    // intact, have judged before; the oldest first
 };
 
 struct GpuSessionOptions {
