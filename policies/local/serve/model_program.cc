@@ -123,7 +123,10 @@ int RunModelProgram(const ProgramOptions& options, const ModelReader& read, cons
   { const RequestGate gate(options.http); }  // a mistake in its options is found before minutes of loading
   EndWatcher watcher;
   ServedModel model = read(options.runner.folder);
+  std::shared_ptr<void> held;
+  if (!options.private_socket) held = hold(options.runner.device, watcher.flag());
   MadeRunner made = make(options.runner, Say);
+  held.reset();
   model.name =
       options.name.empty() ? fs::weakly_canonical(options.runner.folder).filename().string() : options.name;
   model.root = options.runner.folder.string();

@@ -114,6 +114,22 @@ TEST_CASE(
   CHECK(has_answered);
 }
 
+TEST_CASE("serve-model loads no weights while a pair is timed on its device", "[local]") {
+  std::atomic<bool> is_ready{false};
+  std::thread loading;
+  {
+    const DeviceLock timing(LockNameOf(kDevice), LockMode::kExclusive, nullptr);
+    loading = std::thread([&] {
+      const Served served(kDevice);
+      is_ready = true;
+    });
+    std::this_thread::sleep_for(milliseconds(700));
+    CHECK_FALSE(is_ready);
+  }
+  loading.join();
+  CHECK(is_ready);
+}
+
 TEST_CASE("a measurement begins soon where serve-model always has answers in progress, which pause",
           "[local]") {
   Served served(kDevice);
