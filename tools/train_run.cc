@@ -126,13 +126,7 @@ class TrainRun {
         online.sampler_device.empty() ? judges_here_ : JudgesOnGpu(online, online.sampler_device);
     if (online.SamplesItself() && judges_beside_sampler) sampled.judge_bytes = JudgeBytes(online, suites_);
     trainer_.emplace();
-    {
-      // Not with several ranks: one that waits behind a measurement would keep the others, which hold the device, waiting.
-      std::optional<DeviceLock> quiet;
-      if (LocalRankFromEnvironment().ranks == 1)
-        quiet.emplace(LockNameOf(options_.device), LockMode::kShared, nullptr, interrupt_->flag());
-      opened_ = trainer_->Open(options_, online.SamplesItself() ? &sampled : nullptr);
-    }
+    opened_ = trainer_->Open(options_, online.SamplesItself() ? &sampled : nullptr);
     if (!command_.sampling.sampler.empty() && opened_.ranks > 1)
       throw Error(ExitCode::kBadRequest, "--sampler is for one process", "leave out torchrun, or --sampler");
     done_ = saved_ = opened_.steps;
