@@ -86,8 +86,10 @@ std::string CommandLine() {
 }
 
 std::string LockNameOf(const std::string& device) {
-  if (!device.starts_with("cuda:")) return "cpu";
+  if (device == "cpu") return "cpu";
   static const std::vector<GpuFound> kGpus = FindGpus();
+  if (device == "cuda") return LockNameOf("cuda:0");
+  if (!device.starts_with("cuda:")) return kGpus.empty() ? "cpu" : LockNameOf("cuda:0");
   for (const GpuFound& gpu : kGpus) {
     if (device == fmt::format("cuda:{}", gpu.index) && !gpu.pci_bus.empty())
       return DeviceLock::NameOfGpu(gpu.pci_bus);

@@ -35,7 +35,8 @@ std::string CommandLine();               // of this process; words are quoted wh
 std::string ShellWord(const std::string& word);
 
 // The name of the lock (env/process/machine.h, DeviceLock) of "cpu" or "cuda:N", under which all of Kevin's programs
-// measure on that device and load it. A GPU that the driver does not list has a name of its own.
+// measure on that device and load it. "cuda" is the first GPU, "auto" too where there is one, else the CPU. A GPU that the driver
+// does not list has a name of its own.
 std::string LockNameOf(const std::string& device);
 
 // The locks of several devices, shared, while something computes on all of them. Each lock once, in the order of their names:

@@ -83,13 +83,13 @@ class Optimize {
     if (!result.imported())
       throw Error(ExitCode::kBadRequest, fmt::format("{}: {}", options_.target, result.refusal),
                   result.next_step);
+    problem_ = AsAsked(LoadProblemFile(request_.target.to), options_.device);
     if (!result.rejection.empty()) {
       throw Error(ExitCode::kBadRequest,
                   fmt::format("{}: incorrect answers pass on its inputs, so no kernel could be trusted: {}",
                               options_.target, result.rejection),
-                  NextStepForInadmissible(AsAsked(LoadProblemFile(request_.target.to), options_.device)));
+                  NextStepForInadmissible());
     }
-    problem_ = AsAsked(LoadProblemFile(request_.target.to), options_.device);
     progress_.Line(fmt::format("{}  imported{}", request_.target.id,
                                result.size.empty()
                                    ? "; admission was not tried: " + result.not_tried
@@ -103,9 +103,9 @@ class Optimize {
     RequireMemory();
   }
 
-  static std::string NextStepForInadmissible(const Problem& problem) {
+  std::string NextStepForInadmissible() const {
     const std::string vary = "make get_inputs() draw values that vary (torch.randn)";
-    const Precision precision = PrecisionOf(problem);
+    const Precision precision = PrecisionOf(problem_);
     if (precision == Precision::kFp32) return vary;
     return fmt::format(
         "{}; a sum or mean of many values may keep too few digits in {}: --precision fp32, or return its terms",

@@ -2,28 +2,15 @@
 // model's server, which knows no measurements, and the locks of devices together.
 
 #include <memory>
-#include <string>
 
 #include "agent/machine.h"
-#include "env/gpu/find_gpus.h"
 #include "env/process/machine.h"
 #include "policies/local/serve/model_program.h"
 
-namespace {
-
-// As MakeTorchRunner chooses.
-std::string Chosen(const std::string& device) {
-  if (device == "cuda") return "cuda:0";
-  if (device != "auto") return device;
-  return kevin::FindGpus().empty() ? "cpu" : "cuda:0";
-}
-
-}  // namespace
-
 int main(int argc, char** argv) {
   const auto hold = [](const std::string& device, const std::atomic<bool>* stop) {
-    return std::make_shared<kevin::DeviceLock>(kevin::LockNameOf(Chosen(device)), kevin::LockMode::kShared,
-                                               nullptr, stop);
+    return std::make_shared<kevin::DeviceLock>(kevin::LockNameOf(device), kevin::LockMode::kShared, nullptr,
+                                               stop);
   };
   return kevin::ModelMain(argc, argv, kevin::local::ReadFolderModel, kevin::local::MakeTorchRunner, hold);
 }

@@ -144,7 +144,6 @@ class GpuAdmission {
   // The result of `run`, compared with the result of the reference.
   void AddRun(const std::string& name, bool must_pass, const std::function<void(Reference&)>& run) {
     const auto make = [this, run] {
-      session_.reference().DropOutputs();
       session_.RestoreReference(kSlot);
       run(session_.reference());
       CopyReference();
@@ -171,12 +170,7 @@ class GpuAdmission {
     for (size_t i = 0; i < inputs_.size(); ++i) session_.DrawTensor(kSlot, i, drawing_);
   }
 
-  void RunReference() {
-    session_.reference().DropOutputs();
-    session_.RestoreReference(kSlot);
-    session_.reference().RunSlot(kSlot);
-    session_.Synchronize();
-  }
+  void RunReference() { session_.WarmReference(kSlot); }
 
   // Try restores inputs and outputs afterwards.
   void Disturb(const std::function<bool(size_t)>& is_other) {
@@ -372,9 +366,7 @@ GpuPreparation PrepareOnGpu(GpuSession& session) {
   session.Synchronize();
   preparation.draw_s = SecondsSince(start);
   start = Clock::now();
-  session.RestoreReference(kSlot);
-  session.reference().RunSlot(kSlot);
-  session.Synchronize();
+  session.WarmReference(kSlot);
   preparation.reference_s = SecondsSince(start);
   start = Clock::now();
   const SlotTruth truth = GpuChecker(session).TruthOf(kSlot);

@@ -128,7 +128,8 @@ std::string PatternFrom(const ConcreteTensor& output, const DeviceTensors& tenso
                            ReadPart<double>(tensors.scale, first, count), margin, kHostThreads, origin);
 }
 
-// Without a text where the answer is incorrect and nobody will read it: to look for a pattern takes longer than the rest.
+// `is_poisoned` asks whether an element was never written. Incorrect elements are described only for a reader: to look for a
+// pattern takes longer than the rest.
 CheckResult Report(const ConcreteTensor& output, const DeviceTensors& tensors, const DeviceVerdict& verdict,
                    CuDevicePtr sums, CuDevicePtr errors, const SizedProblem& sized, bool describes,
                    const std::function<bool(uint64_t index)>& is_poisoned) {
@@ -139,9 +140,9 @@ CheckResult Report(const ConcreteTensor& output, const DeviceTensors& tensors, c
   const ElementError worst = ErrorAt(dtype, tensors, sums, worst_index);
   result.max_error = worst.error;
   result.error_bound = worst.bound;
-  result.ok = verdict.wrong == 0 && verdict.bad_row == ~uint64_t{0};
-  if (!describes) return result;
   if (verdict.wrong > 0) {
+    result.ok = false;
+    if (!describes) return result;
     const ElementError first = ErrorAt(dtype, tensors, sums, verdict.first_wrong);
     const bool unwritten = is_poisoned(verdict.first_wrong);
     result.message =
@@ -151,6 +152,7 @@ CheckResult Report(const ConcreteTensor& output, const DeviceTensors& tensors, c
                       PatternFrom(output, tensors, sized, static_cast<int64_t>(verdict.first_wrong)),
                       worst.error, worst.bound);
   } else if (verdict.bad_row != ~uint64_t{0}) {
+    result.ok = false;
     const auto row = static_cast<double>(tensors.row);
     result.max_error = std::sqrt(ReadAt<double>(errors, verdict.bad_row * 3) / row);
     result.error_bound = std::sqrt(std::max(16 * ReadAt<double>(errors, verdict.bad_row * 3 + 1),
@@ -178,7 +180,7 @@ std::string KernelFor(const std::string& name, DType dtype) {
 }
 
 CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& reference, const double* truth,
-                               const double* scale) {
+                               const double* scale, bool describes) {
   const ConcreteTensor& tensor = session_.sized().outputs[output];
   const int64_t last = tensor.shape.empty() ? 1 : tensor.shape.back();
   DeviceTensors tensors;
@@ -212,7 +214,7 @@ CheckResult GpuChecker::Floats(int slot, size_t output, const TensorView& refere
   session_.Synchronize();
   KEVIN_CU(MemcpyDtoH, &verdict, verdict_.data(), sizeof(verdict));
   const size_t bytes = DTypeBytes(dtype);
-  return Report(tensor, tensors, verdict, sums, errors, session_.sized(), describes_, [&](uint64_t index) {
+  return Report(tensor, tensors, verdict, sums, errors, session_.sized(), describes, [&](uint64_t index) {
     return !checks_kept_ && session_.IsPoisoned(slot, output, index * bytes, bytes);
   });
 }
@@ -358,8 +360,9 @@ CheckResult GpuChecker::NearReference(int slot) {
       std::exchange(margin_, (kProvenShare - 1) * FloorOf(sized.reduction, DType::kF32).of_scale);
   CheckResult worst;
   for (size_t o = 0; o < reference.size() && worst.ok; ++o) {
-    CheckResult result = reference[o].dtype == DType::kI64 ? Index(slot, o, reference[o])
-                                                           : Floats(slot, o, reference[o], nullptr, nullptr);
+    CheckResult result = reference[o].dtype == DType::kI64
+                             ? Index(slot, o, reference[o])
+                             : Floats(slot, o, reference[o], nullptr, nullptr, false);
     result.error_bound /= kProvenShare;
     if (!result.ok || o == 0 || IsNearerItsBound(result, worst)) worst = result;
   }
@@ -373,15 +376,15 @@ CheckResult GpuChecker::Verify(int slot) {
   margin_ = std::max(margin_, 10 * seen);
   const Problem& problem = *session_.sized().problem;
   if (PrecisionOf(problem) == Precision::kFp32 && problem.scale.empty() && seen <= kKnownError) {
-    const CheckResult near = Undescribed([&] { return NearReference(slot); });
+    const CheckResult near = NearReference(slot);
     if (near.ok) return near;
   }
-  const CheckResult result = Undescribed([&] { return AgainstReferenceAlone(slot); });
+  const CheckResult result = AgainstReferenceAlone(slot, false);
   return IsGross(result, PrecisionOf(problem)) ? AgainstReferenceAlone(slot) : AgainstTruth(slot);
 }
 
 CheckResult GpuChecker::AgainstReference(int slot) {
-  const CheckResult result = Undescribed([&] { return AgainstReferenceAlone(slot); });
+  const CheckResult result = AgainstReferenceAlone(slot, false);
   if (result.ok) return result;
   if (IsGross(result, PrecisionOf(*session_.sized().problem))) return AgainstReferenceAlone(slot);
   try {
@@ -395,7 +398,7 @@ CheckResult GpuChecker::AgainstReference(int slot) {
   }
 }
 
-CheckResult GpuChecker::AgainstReferenceAlone(int slot) {
+CheckResult GpuChecker::AgainstReferenceAlone(int slot, bool describes) {
   const std::vector<TensorView> reference = session_.ReferenceOutputs(slot);
   CheckResult result;
   for (size_t o = 0; o < reference.size() && result.ok; ++o) {
@@ -405,7 +408,7 @@ CheckResult GpuChecker::AgainstReferenceAlone(int slot) {
     }
     if (session_.sized().problem->scale.empty() && SurelyCorrect(slot, o, reference[o])) continue;
     const DoubleTensor scale = o == 0 ? session_.reference().Scale(session_.Inputs(slot)) : DoubleTensor{};
-    result = Floats(slot, o, reference[o], nullptr, scale.data.get());
+    result = Floats(slot, o, reference[o], nullptr, scale.data.get(), describes);
   }
   return result;
 }

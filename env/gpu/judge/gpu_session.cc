@@ -156,7 +156,10 @@ void GpuSession::ForEachInOut(int slot, const std::function<void(size_t output, 
   }
 }
 
+// Each run of eager finds all memory that torch has kept free: it takes the same pieces as the run before. Outputs of other
+// slots would lie between them, and the driver's memory be asked for again.
 void GpuSession::RestoreReference(int slot) {
+  reference_->DropOutputs();
   ForEachInOut(slot, [&](size_t output, uint64_t at) {
     KEVIN_CU(MemcpyDtoDAsync, reference_inouts_.data() + at, inouts_.data() + at,
              static_cast<size_t>(sized_.outputs[output].bytes), stream_);
@@ -240,16 +243,12 @@ std::string GpuSession::BrokenGuard(int slot) {
   return "";
 }
 
-// Each run finds all memory that torch has kept free: it takes the same pieces as the run before. Outputs of other slots would lie
-// between them, and the driver's memory be asked for again.
 double GpuSession::TimeReferenceUs(int slot) {
-  reference_->DropOutputs();
   RestoreReference(slot);  // before the cache is flushed
   return stopwatch_->TimeUs([&] { reference_->RunSlot(static_cast<size_t>(slot)); }, {.seed = random_()});
 }
 
 void GpuSession::WarmReference(int slot) {
-  reference_->DropOutputs();
   RestoreReference(slot);
   reference_->RunSlot(static_cast<size_t>(slot));
   Synchronize();

@@ -95,8 +95,8 @@ class GpuSession {
   // The same without a time. To be called after a truth and before eager is timed: the truth can take the memory that torch keeps
   // for eager's intermediates, and the next call of eager gets it anew from the driver.
   void WarmReference(int slot);
-  // The reference's own input-outputs get the values that Draw made. To be called before each of its runs;
-  // TimeReferenceUs does.
+  // The reference's own input-outputs get the values that Draw made, and its outputs of all slots go. To be called before each of
+  // its runs; TimeReferenceUs and WarmReference do.
   void RestoreReference(int slot);
   std::vector<TensorView> ReferenceOutputs(int slot);
   // Of input-outputs the values before the call, which neither the candidate nor the reference writes.

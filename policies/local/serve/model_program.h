@@ -30,8 +30,8 @@ MadeRunner MakeTorchRunner(const RunnerOptions& options, const std::function<voi
 // Reads everything in the folder except the weights.
 using ModelReader = std::function<ServedModel(const std::filesystem::path& folder)>;
 
-// Waits until `device` ("auto" and "cuda" too) may be used, beside measurements of other programs on this machine, for as long as the result
-// lives. Throws Error(kInterrupted) once *stop is set.
+// Waits until `device` ("auto" and "cuda" too) may be used, beside measurements of other programs on this machine, for as long
+// as the result lives. Throws Error(kInterrupted) once *stop is set.
 using DeviceHolder =
     std::function<std::shared_ptr<void>(const std::string& device, const std::atomic<bool>* stop)>;
 
@@ -39,8 +39,8 @@ using DeviceHolder =
 // Throws Error when the model fails. Progress goes to stderr, one line each.
 //
 // Nothing is loaded and no step is computed while a pair is timed on the device: it is held by `hold` (generate/quiet_runner.h)
-// while `make` runs and in each step. With private_socket nothing is held: the only client is a program of Kevin's, which holds the device while it asks
-// (Policy::ComputesOn), and would wait for itself.
+// while `make` runs and in each step. With private_socket nothing is held: the only client is a program of Kevin's, which
+// holds the device while it asks (Policy::ComputesOn), and would wait for itself.
 int RunModelProgram(const ProgramOptions& options, const ModelReader& read, const RunnerMaker& make,
                     const DeviceHolder& hold);
 
