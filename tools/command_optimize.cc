@@ -274,8 +274,9 @@ class Optimize {
     }
     Print(text_out_, written_);
     std::string text =
-        fmt::format("proof      {}; outputs differ by {:.2g} of their magnitude at most ({:.2g} allowed)\n",
-                    fmt::join(proof.checks, ", "), proof.max_error, proof.tolerance);
+        fmt::format("proof      {}; outputs differ by {:.2g} of their magnitude at most ({:.2g} allowed){}\n",
+                    fmt::join(proof.checks, ", "), proof.max_error, proof.tolerance,
+                    proof.rounded ? ", where they are not nearer to the exact ones than the original's" : "");
     text += fmt::format("in Python  {:.1f} us, eager {:.1f} us: {}\n", proof.kernel_us, proof.eager_us,
                         Ratio3(proof.speedup));
     text +=

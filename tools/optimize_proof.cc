@@ -33,6 +33,7 @@ Proof ReadProof(const Json& answer) {
   if (!proof.failure.empty()) return proof;
   proof.checks = answer.at("checks").get<std::vector<std::string>>();
   proof.max_error = answer.at("max_error"), proof.tolerance = answer.at("tolerance");
+  proof.rounded = answer.at("rounded");
   proof.eager_us = answer.at("eager_us"), proof.kernel_us = answer.at("kernel_us");
   proof.compiled_us = answer.value("compiled_us", 0.0);
   proof.speedup = answer.at("speedup").get<std::vector<double>>();

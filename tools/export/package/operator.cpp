@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr uintptr_t kAlignment = kOnGpu ? 256 : 64;  // of memory that the kernel was measured with
 constexpr int kTensors = kInputs + kOutputs;
+constexpr int kMostExtents = std::max(1, *std::max_element(std::begin(kRanks), std::end(kRanks)));
 
 void Check(AOTITorchError error, const char* what) {
   if (error != AOTI_TORCH_SUCCESS) throw std::runtime_error(std::string(KEVIN_NAME ": ") + what + " failed");
@@ -63,14 +65,14 @@ class Tensor {
   }
 
   static Tensor Empty(const int64_t* extents, int rank, Type type, int32_t device_type, int32_t device) {
-    std::vector<int64_t> strides(static_cast<size_t>(rank));
+    int64_t strides[kMostExtents] = {};
     int64_t stride = 1;
     for (int i = rank; i-- > 0;) {
-      strides[static_cast<size_t>(i)] = stride;
+      strides[i] = stride;
       stride *= extents[i];
     }
     Tensor tensor;
-    Check(aoti_torch_empty_strided(rank, extents, strides.data(), TypeCode(type), device_type, device,
+    Check(aoti_torch_empty_strided(rank, extents, strides, TypeCode(type), device_type, device,
                                    &tensor.handle_),
           "the allocation of memory");
     return tensor;
@@ -258,9 +260,13 @@ class Call {
 class DeviceGuard {
  public:
   explicit DeviceGuard(int32_t device) {
+    int current = -1;
+    if (cudaGetDevice(&current) == cudaSuccess && current == device) return;  // a guard takes longer
     Check(aoti_torch_create_cuda_guard(device, &guard_), "the choice of the device");
   }
-  ~DeviceGuard() { aoti_torch_delete_cuda_guard(guard_); }
+  ~DeviceGuard() {
+    if (guard_ != nullptr) aoti_torch_delete_cuda_guard(guard_);
+  }
   DeviceGuard(const DeviceGuard&) = delete;
 
  private:
