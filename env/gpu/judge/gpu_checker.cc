@@ -375,12 +375,15 @@ CheckResult GpuChecker::Verify(int slot) {
   if (seen < 0) return AgainstTruth(slot);
   margin_ = std::max(margin_, 10 * seen);
   const Problem& problem = *session_.sized().problem;
+  bool describes = false;  // it will be needed
   if (PrecisionOf(problem) == Precision::kFp32 && problem.scale.empty() && seen <= kKnownError) {
     const CheckResult near = NearReference(slot);
     if (near.ok) return near;
+    describes = IsGross(near, Precision::kFp32);
   }
-  const CheckResult result = AgainstReferenceAlone(slot, false);
-  return IsGross(result, PrecisionOf(problem)) ? AgainstReferenceAlone(slot) : AgainstTruth(slot);
+  const CheckResult result = AgainstReferenceAlone(slot, describes);
+  if (!IsGross(result, PrecisionOf(problem))) return AgainstTruth(slot);
+  return describes ? result : AgainstReferenceAlone(slot);
 }
 
 CheckResult GpuChecker::AgainstReference(int slot) {

@@ -27,9 +27,10 @@ constexpr double kLong_us = 1000;
 constexpr int kSequentialRounds = 80, kMinSequentialRounds = 6;
 constexpr double kSequentialBudget_s = 0.12;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
-// Of calls that long four pairs are as exact as six of shorter ones, and nothing needs to warm up.
-constexpr double kVeryLong_us = 3000;
-constexpr int kFixedRoundsIfVeryLong = 4;
+// Of calls that long four pairs are as exact as six of shorter ones, and nothing needs to warm up. Four pairs have all members of
+// the mixture.
+constexpr double kVeryLong_us = 3000, kLongest_us = 10000;
+constexpr int kRoundsIfVeryLong = kMixtureMembers;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
 constexpr size_t kScreenCallsWhenLong = 3, kScreenCallsIfSlow = 2;
 constexpr int kQuietTries = 3;
@@ -270,6 +271,7 @@ void GpuJudgement::Sequential() {
   plan.patience = request_.patience;
   plan.most_rounds = kSequentialRounds;
   plan.least_rounds = kMinSequentialRounds;
+  if (session_.reference_us() > kVeryLong_us) plan.least_rounds = plan.first_look = kRoundsIfVeryLong;
   plan.budget_s = kSequentialBudget_s;
   if (session_.reference_us() < kLong_us)
     TimedRound(0, -1, "warm-up");  // a long call warms up after verification
@@ -290,11 +292,11 @@ ClockCalibration GpuJudgement::CalibrationFor(size_t kernels) const {
 }
 
 std::vector<RoundTimes> GpuJudgement::Fixed() {
-  const double factor = request_.confirm ? kConfirmFactor : 1;
-  const int wanted = static_cast<int>(kFixedBudget_s * factor / round_s_);
   const bool very_long = session_.reference_us() > kVeryLong_us;
+  const double factor = request_.confirm && session_.reference_us() < kLongest_us ? kConfirmFactor : 1;
+  const int wanted = static_cast<int>(kFixedBudget_s * factor / round_s_);
   const int pairs = very_long
-                        ? static_cast<int>(kFixedRoundsIfVeryLong * factor)
+                        ? static_cast<int>(kRoundsIfVeryLong * factor)
                         : std::clamp(wanted, kMinFixedRounds, static_cast<int>(kMaxFixedRounds * factor));
   std::vector<RoundTimes> rounds;
   const bool start_joins = sides_ < kernels_.size();
