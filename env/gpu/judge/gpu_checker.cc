@@ -108,7 +108,7 @@ std::vector<float> ReadFloats(DType dtype, CuDevicePtr base, int64_t first, int6
 std::string PatternFrom(const ConcreteTensor& output, const DeviceTensors& tensors, const SizedProblem& sized,
                         int64_t first_wrong) {
   // More takes longer than to judge a candidate.
-  constexpr int64_t kUsualElements = int64_t{1} << 21,
+  constexpr int64_t kUsualElements = int64_t{1} << 20,
                     kMostElements = int64_t{1} << 24;  // the most: of one slice
   constexpr int kHostThreads = 4;
   const int64_t slice = output.shape.empty() ? 1 : output.elements / output.shape.front();
