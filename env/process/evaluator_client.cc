@@ -138,6 +138,11 @@ std::optional<nlohmann::json> SharedEvaluator::Ask(
   try {
     if (!evaluator_) evaluator_ = start_();
     std::optional<nlohmann::json> result = evaluator_->Ask(request, on_phase, stop);
+    if (result && IsStartAgain(*result)) {
+      evaluator_.reset();
+      evaluator_ = start_();
+      result = evaluator_->Ask(request, on_phase, stop);
+    }
     if (!result) evaluator_.reset();
     EndTurn(evaluator_ ? evaluator_->resident() : std::vector<std::string>());
     return result;

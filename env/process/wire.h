@@ -16,6 +16,12 @@ namespace kevin {
 nlohmann::json SampleToJson(const Sample& sample);
 Sample SampleFromJson(const nlohmann::json& json);
 
+// In place of a result: what the evaluator's process has become spoils the answer, and a new one is to give it.
+inline nlohmann::json StartAgainAnswer() { return {{"start_again", true}}; }
+inline bool IsStartAgain(const nlohmann::json& result) {
+  return result.is_object() && result.value("start_again", false);
+}
+
 // Into a request, and out of it.
 void PutJudgeOptions(const EvaluateOptions& options, bool verify_only, nlohmann::json* request);
 JudgeOptions JudgeOptionsOf(const nlohmann::json& request);

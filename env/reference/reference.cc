@@ -213,6 +213,11 @@ TorchBytes TakeTorchBytes(int device) {
   return {allocated.current, allocated.peak};
 }
 
+TorchShortages CountTorchShortages(int device) {
+  const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+  return {stats.num_alloc_retries, stats.num_ooms};
+}
+
 void ReleaseTorchCache() { at::getDeviceAllocator(at::kCUDA)->emptyCache(); }
 
 Reference::Reference(const Problem& problem, const ReferenceOptions& options)

@@ -42,6 +42,12 @@ struct TorchBytes {
   int64_t now = 0, most = 0;
 };
 TorchBytes TakeTorchBytes(int device);
+// How often torch's allocator found the device full: and gave back what it kept to have more; and had nothing even so. Operators
+// catch the second: cuDNN then takes an algorithm with less workspace, and keeps to it in this process.
+struct TorchShortages {
+  int64_t waits = 0, failures = 0;
+};
+TorchShortages CountTorchShortages(int device);
 
 struct ReferenceOptions {
   int threads = 1;       // of the CPU

@@ -103,25 +103,31 @@ std::vector<float> ReadFloats(DType dtype, CuDevicePtr base, int64_t first, int6
   return values;
 }
 
-// Of the incorrect elements of an output, or of as many slices along dimension 0 as are worth copying, from that of the
-// first incorrect one on.
+// Of the incorrect elements of an output, or, where it is large, of as many slices as are worth copying, from that of the first
+// incorrect one on: along dimension 0, or along a later one at the first indices of that element, which the name then has.
 std::string PatternFrom(const ConcreteTensor& output, const DeviceTensors& tensors, const SizedProblem& sized,
                         int64_t first_wrong) {
-  // More takes longer than to judge a candidate.
-  constexpr int64_t kUsualElements = int64_t{1} << 20,
-                    kMostElements = int64_t{1} << 24;  // the most: of one slice
+  constexpr int64_t kMostElements = int64_t{1} << 20;  // more takes longer than to judge a candidate
   constexpr int kHostThreads = 4;
-  const int64_t slice = output.shape.empty() ? 1 : output.elements / output.shape.front();
-  if (slice > kMostElements || slice % tensors.row != 0) return "";
-  const int64_t slices = output.elements / slice;
-  const int64_t origin = output.elements <= kUsualElements ? 0 : first_wrong / slice;
-  std::vector<int64_t> shape = output.shape;
-  const int64_t taken = std::clamp<int64_t>(kUsualElements / slice, 1, slices - origin);
-  if (!shape.empty()) shape.front() = taken;
-  const int64_t first = origin * slice, count = taken * slice;
+  std::string name = output.spec.name;
+  std::span<const int64_t> shape = output.shape;
+  int64_t elements = output.elements, first = 0, slice = shape.empty() ? 1 : elements / shape.front();
+  for (; slice > kMostElements && shape.size() > 1; elements = slice, slice /= shape.front()) {
+    const int64_t index = (first_wrong - first) / slice;
+    name += fmt::format("[{}]", index);
+    first += index * slice;
+    shape = shape.subspan(1);
+  }
+  if (slice > kMostElements || (elements > kMostElements && slice % tensors.row != 0)) return "";
+  const int64_t origin = elements <= kMostElements ? 0 : (first_wrong - first) / slice;
+  std::vector<int64_t> part(shape.begin(), shape.end());
+  const int64_t taken = std::clamp<int64_t>(kMostElements / slice, 1, elements / slice - origin);
+  if (!part.empty()) part.front() = taken;
+  first += origin * slice;
+  const int64_t count = taken * slice;
   const DType dtype = output.spec.dtype;
   const double margin = tensors.truth ? 0 : tensors.floor.of_scale - FloorOf(sized.reduction, dtype).of_scale;
-  return DescribeIncorrect({output.spec.name, shape, sized.reduction, dtype, sized.problem->error_spread},
+  return DescribeIncorrect({name, part, sized.reduction, dtype, sized.problem->error_spread},
                            ReadFloats(dtype, tensors.answer, first, count),
                            ReadFloats(dtype, tensors.reference, first, count),
                            ReadPart<double>(tensors.truth, first, count),

@@ -158,15 +158,39 @@ class GpuEvaluator {
 
   // How much memory a reference needs is estimated: where it was too little, the evaluation has the GPU to itself.
   json JudgeWithRoom(const json& request) {
-    const auto attempt = [&] {
-      return NamingOutOfMemory([&] { return Judge(PrepareSession(request), request); });
-    };
+    const auto attempt = [&] { return NamingOutOfMemory([&] { return JudgeOrStartAgain(request); }); };
     const auto release = [this] {
       spares_->idle.clear();  // each has a context
       spares_->clients.clear();
       ReleaseTorchCache();
     };
     return AttemptWithRoom(sessions_, attempt, release);
+  }
+
+  // Eager at its best has the memory that it wants. Where it found the device full, this problem has the device to itself from then
+  // on; where cuDNN has chosen an algorithm for that reason, the answer is void, since it keeps to it: in a new process it
+  // chooses anew.
+  json JudgeOrStartAgain(const json& request) {
+    GpuSession& session = PrepareSession(request);
+    const bool is_alone = sessions_.size() == 1;
+    const TorchShortages prepared = session.TakeShortages();
+    if (prepared.failures > 0 && !is_alone) return StartAgainAnswer();
+    const auto make_room = [&] {
+      crowded_.insert(request.at("session"));
+      DropOtherSessions();
+    };
+    if (prepared.waits > 0 && !is_alone) make_room();
+    json answer = Judge(session, request);
+    const TorchShortages judged = session.TakeShortages();
+    if (judged.failures > 0 && sessions_.size() > 1) return StartAgainAnswer();
+    if (judged.waits > 0 && sessions_.size() > 1) make_room();
+    return answer;
+  }
+
+  void DropOtherSessions() {
+    while (sessions_.DropOldestOther()) {
+    }
+    ReleaseTorchCache();
   }
 
   json Judge(GpuSession& session, const json& request) {
@@ -347,6 +371,7 @@ class GpuEvaluator {
     const std::string key = request.at("session");
     const int64_t seen = reference_bytes_[key];
     if (GpuSession* session = sessions_.Find(key)) {
+      if (crowded_.count(key) > 0 && sessions_.size() > 1) DropOtherSessions();
       while (FreeBytes() < ReferenceBytesOnGpu(session->sized(), seen) && sessions_.DropOldestOther()) {
       }
       torch_bytes_ = TakeTorchBytes(options_.device).now;
@@ -357,7 +382,7 @@ class GpuEvaluator {
     options.reference_bytes = seen;
     const int64_t needed = SessionBytesOnGpu(AtSize(options.problem, options.size), seen);
     sessions_.MakeRoomForOne();
-    while (FreeBytes() < needed && sessions_.DropOldest()) {
+    while ((FreeBytes() < needed || crowded_.count(key) > 0) && sessions_.DropOldest()) {
     }
     ReleaseTorchCache();  // slots are not taken from it
     torch_bytes_ = TakeTorchBytes(options_.device).now;
@@ -378,7 +403,8 @@ class GpuEvaluator {
   ResidentSessions<GpuSession> sessions_{kSessions};
   // What the reference's tensors and the truth of a session's problem took, the most; it outlives the session.
   std::map<std::string, int64_t> reference_bytes_;
-  int64_t torch_bytes_ = 0;  // of all sessions, before the request was judged
+  std::set<std::string> crowded_;  // eager found the device full; these have it to themselves
+  int64_t torch_bytes_ = 0;        // of all sessions, before the request was judged
   std::unique_ptr<PythonWorkers> python_workers_;
   std::unique_ptr<GpuWorkers> gpu_workers_;
   size_t spares_for_python_ = kLeastSpares;

@@ -98,6 +98,7 @@ JudgeResult GpuJudgement::Run() {
   bool verified = false;
   try {
     StartTimedKernels();
+    session_.StartSpares();
     Phase("verify");
     if (request_.screen) {
       VerifyCall(static_cast<int>(session_.random()() % kMixtureMembers));
@@ -105,6 +106,7 @@ JudgeResult GpuJudgement::Run() {
       Verify();
     }
     verified = true;
+    if (!request_.verify_only) session_.AwaitSpares();
     measuring = Clock::now();
     result_.verify_s = std::chrono::duration<double>(measuring - begin).count();
     if (request_.verify_only) {

@@ -21,7 +21,7 @@ constexpr int kProbeBlocks = 640, kProbesAtOnce = 16;
 constexpr size_t kMostProbes = 96;
 // Twice the standard error of a runner's offset may be that share of a tenth of eager's time.
 constexpr double kOffsetShare = 0.001;
-constexpr size_t kFirstSpares = 2, kSpares = 4;
+constexpr size_t kSpares = 2;
 // Of all sessions: of the sixteen latest a candidate's, and that of the kernel it is compared with.
 constexpr size_t kMostIdle = 32;
 constexpr int kWarmRuns = 2;
@@ -245,13 +245,26 @@ std::string GpuSession::BrokenGuard(int slot) {
 
 double GpuSession::TimeReferenceUs(int slot) {
   RestoreReference(slot);  // before the cache is flushed
-  return stopwatch_->TimeUs([&] { reference_->RunSlot(static_cast<size_t>(slot)); }, {.seed = random_()});
+  double us = 0;
+  CountShortages([&] {
+    us = stopwatch_->TimeUs([&] { reference_->RunSlot(static_cast<size_t>(slot)); }, {.seed = random_()});
+  });
+  return us;
 }
 
 void GpuSession::WarmReference(int slot) {
   RestoreReference(slot);
-  reference_->RunSlot(static_cast<size_t>(slot));
+  CountShortages([&] { reference_->RunSlot(static_cast<size_t>(slot)); });
   Synchronize();
+}
+
+void GpuSession::CountShortages(const std::function<void()>& run) {
+  if (options_.on_host) return run();
+  const TorchShortages before = CountTorchShortages(options_.device);
+  run();
+  const TorchShortages after = CountTorchShortages(options_.device);
+  shortages_.waits += after.waits - before.waits;
+  shortages_.failures += after.failures - before.failures;
 }
 
 std::vector<TensorView> GpuSession::ReferenceOutputs(int slot) {
@@ -259,11 +272,10 @@ std::vector<TensorView> GpuSession::ReferenceOutputs(int slot) {
 }
 
 void GpuSession::StartSpares() {
-  SpareRunners& spares = *options_.spares;
-  if (options_.for_python || !spares.clients.empty()) return;
-  const size_t count = std::exchange(spares.has_started, true) ? kSpares : kFirstSpares;
+  if (options_.for_python) return;
+  auto& clients = options_.spares->clients;
   const RunnerOptions runner{options_.runner_path, options_.device, options_.namespaces};
-  while (spares.clients.size() < count) spares.clients.push_back(std::make_unique<RunnerClient>(runner));
+  while (clients.size() < kSpares) clients.push_back(std::make_unique<RunnerClient>(runner));
 }
 
 // A context that is being made stops the work of others for milliseconds, several times.
@@ -281,8 +293,8 @@ void GpuSession::AwaitSpares() {
 }
 
 GpuSession::Calibrated GpuSession::StartRunner() {
-  StartSpares();
-  AwaitSpares();
+  if (options_.spares->clients.empty()) StartSpares();
+  AwaitSpares();  // times are compared below
   Calibrated runner;
   runner.client = std::move(options_.spares->clients.front());
   options_.spares->clients.pop_front();

@@ -5,10 +5,12 @@
 // runners and the stream of the reference, on which all work is. Lives in the evaluator; one thread.
 
 #include <deque>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "env/gpu/judge/runner_client.h"
@@ -42,8 +44,7 @@ struct SpareRunners {
 
   // The oldest first. They make their contexts side by side, and nothing is timed until all are made.
   std::deque<std::unique_ptr<RunnerClient>> clients;
-  bool has_started = false;  // later ones are more: who judges one kernel does not wait for many
-  std::vector<Idle> idle;    // intact, have judged before; the oldest first
+  std::vector<Idle> idle;  // intact, have judged before; the oldest first
 };
 
 struct GpuSessionOptions {
@@ -113,8 +114,14 @@ class GpuSession {
   // Unloads the candidate and runs the canary: a runner that fails it is not used again. Throws
   // Error(kMachine) when a new one fails too: the GPU itself is defective.
   void GiveBack(Calibrated runner);
+  // Runners for the next evaluations make their contexts, which takes 0.3 s each, beside what is not timed. Nothing is timed before
+  // AwaitSpares.
+  void StartSpares();
+  void AwaitSpares();
   std::string LockName() const { return lock_name_; }
   double reference_us() const { return reference_us_; }  // a first estimate
+  // Of the runs of eager since the call before: memory that it wanted and that other sessions may have.
+  TorchShortages TakeShortages() { return std::exchange(shortages_, {}); }
 
   // Clock of the multiprocessors now, in MHz.
   double ClockMhz();
@@ -133,8 +140,7 @@ class GpuSession {
   CuHandle stream() const { return stream_; }
 
  private:
-  void StartSpares();
-  void AwaitSpares();
+  void CountShortages(const std::function<void()>& run);
   void Keep(Calibrated runner);
   Calibrated StartRunner();
   void Calibrate(Calibrated* runner);
@@ -164,6 +170,7 @@ class GpuSession {
   SecretRandom random_;
   DrawingKeys keys_;
   double reference_us_ = 0, floor_us_ = std::numeric_limits<double>::infinity();
+  TorchShortages shortages_;
 };
 
 }  // namespace kevin

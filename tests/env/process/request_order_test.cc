@@ -178,4 +178,20 @@ TEST_CASE("an interrupt ends the wait for the evaluator, and the next request is
   CHECK(later_s > 0.3);
 }
 
+TEST_CASE("an evaluator that asks for it is started again, and the request is sent to the new one") {
+  int started = 0;
+  SharedEvaluator evaluator([&] {
+    const std::string answer =
+        ++started == 1 ? StartAgainAnswer().dump() : "\"" + std::to_string(started) + "\"";
+    return std::make_unique<EvaluatorClient>(
+        std::vector<std::string>{"/bin/sh", "-c",
+                                 "while read line <&3; do echo '{\"result\":" + answer + "}' >&3; done"},
+        std::vector<std::string>{});
+  });
+  double wait_s = 0;
+  CHECK(evaluator.Ask({{"session", "a"}}, {}, nullptr, &wait_s) == "2");
+  CHECK(evaluator.Ask({{"session", "a"}}, {}, nullptr, &wait_s) == "2");
+  CHECK(started == 2);
+}
+
 }  // namespace kevin
