@@ -134,9 +134,9 @@ std::string TensorCoreText(const ConversationContext& context) {
   const SplitCeiling split = SplitCeilingOf(context.unit_gflop_per_s);
   if (split.products == 0) return "";
   return fmt::format(
-      "{} GFLOP/s of {}, so that products of float32 inputs split into {} such parts ({} products in place of one, at full "
-      "precision) can reach {} GFLOP/s",
-      SignificantText(split.unit_gflop_per_s, 3), split.unit, split.parts, split.products,
+      "{} GFLOP/s of {}, so that products of float32 inputs {} ({} products in place of one, at full precision) can reach {} "
+      "GFLOP/s",
+      SignificantText(split.unit_gflop_per_s, 3), split.unit, SplitText(split), split.products,
       SignificantText(split.gflop_per_s, 3));
 }
 

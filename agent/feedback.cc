@@ -206,8 +206,12 @@ std::string Describe(const Crashed& o, const Evaluation& evaluation, const Feedb
            "stack.";
   }
   text +=
-      "Check the bounds of the last block, alignment of vector loads (16 bytes for float4), and the sizes "
-      "of block, shared memory and workspace.";
+      o.message.find("ILLEGAL_INSTRUCTION") != std::string::npos
+          ? "This GPU does not take an instruction with these operands. Look at inline PTX: a cache policy that `createpolicy` did "
+            "not make or that does not fit the instruction, a malformed tensor map or shared memory descriptor, register counts of "
+            "`setmaxnreg`."
+          : "Check the bounds of the last block, alignment of vector loads (16 bytes for float4), and the sizes "
+            "of block, shared memory and workspace.";
   const std::string notes = KernelNotes(evaluation);
   return notes.empty() ? text : text + "\n" + notes;
 }
@@ -275,9 +279,11 @@ std::string Feedback(const Evaluation& evaluation, const FeedbackContext& contex
   }
   if (!std::holds_alternative<Measured>(evaluation.outcome)) text += CorrectElsewhere(evaluation);
   const auto* measured = std::get_if<Measured>(&evaluation.outcome);
+  const auto* wrong = std::get_if<Wrong>(&evaluation.outcome);
   if (const std::string notes =
           KnobNotes(context.trials, measured != nullptr,
-                    measured != nullptr && evaluation.shapes.empty() ? measured->candidate_us : 0);
+                    measured != nullptr && evaluation.shapes.empty() ? measured->candidate_us : 0,
+                    wrong != nullptr && wrong->error_bound > 0 ? wrong->max_error / wrong->error_bound : 0);
       !notes.empty())
     text += "\n" + notes;
   if (!evaluation.cached_from.empty() && !context.is_start) {

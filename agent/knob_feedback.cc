@@ -141,7 +141,9 @@ std::string SeparatingValues(const std::vector<KnobTrial>& trials, const KnobTri
 
 // Settings change how a text computes, not what: where some are incorrect and others are not, the text has an error that
 // the others may only hide.
-std::string HiddenErrorNote(const std::vector<KnobTrial>& trials) {
+// `error_ratio`: of the chosen one's error to its bound; 0: it is correct, or unknown.
+std::string HiddenErrorNote(const std::vector<KnobTrial>& trials, double error_ratio) {
+  constexpr double kNearTheBound = 10;
   const auto incorrect = std::find_if(trials.begin(), trials.end(), IsIncorrect);
   const auto passing = std::count_if(trials.begin(), trials.end(),
                                      [](const KnobTrial& t) { return t.candidate_us.has_value(); });
@@ -149,13 +151,17 @@ std::string HiddenErrorNote(const std::vector<KnobTrial>& trials) {
   const auto failing = std::count_if(trials.begin(), trials.end(), IsIncorrect);
   const std::string values = SeparatingValues(trials, *incorrect);
   return fmt::format(
-      "\n{} of this text {} verification while {}; {}. Settings should not change the result: the text depends on the "
-      "order of threads (a race, a missing barrier), accesses memory out of bounds, for example where a tile does not divide a "
-      "size, or computes something else with these values. A setting that passed one call may hide the same error.",
+      "\n{} of this text {} verification while {}; {}. {} A setting that passed one call may hide the same error.",
       Counted(failing, "setting"), failing == 1 ? "fails" : "fail",
       passing == 1 ? "1 passes" : fmt::format("{} pass", passing),
       values.empty() ? "no single value separates them"
-                     : fmt::format("all that fail have {}, and none that passes", values));
+                     : fmt::format("all that fail have {}, and none that passes", values),
+      error_ratio > 0 && error_ratio <= kNearTheBound
+          ? "An error so near to what is allowed is that of roundings: other settings add in another order. Make the sums more "
+            "precise, by shorter partial sums, more exact parts of a split, or a wider type where they meet."
+          : "Settings should not change the result: the text depends on the order of threads (a race, a missing barrier), "
+            "accesses memory out of bounds, for example where a tile does not divide a size, or computes something else with "
+            "these values.");
 }
 
 // The time of the chosen setting in its trial beside that of the measurement: a direct look at the noise.
@@ -179,7 +185,8 @@ std::string SettingLine(const KnobSetting& setting) {
   return fmt::format("{}", fmt::join(items, ", "));
 }
 
-std::string KnobNotes(const std::vector<KnobTrial>& trials, bool is_correct, double measured_us) {
+std::string KnobNotes(const std::vector<KnobTrial>& trials, bool is_correct, double measured_us,
+                      double error_ratio) {
   const KnobTrial* chosen = ChosenTrial(trials);
   if (chosen == nullptr) return "";
   const std::string setting = SettingLine(chosen->setting);
@@ -198,13 +205,13 @@ std::string KnobNotes(const std::vector<KnobTrial>& trials, bool is_correct, dou
                "Knobs: {} tried; the result is that of the setting that was the fastest, {}. It passed the one verified call of "
                "its trial, so that the failure depends on the inputs of a call or on timing.",
                tried, setting) +
-           HiddenErrorNote(trials);
+           Failures(trials) + HiddenErrorNote(trials, error_ratio);
   return fmt::format(
              "Knobs: {} tried, {} correct; the kernel has the fastest, {}. A time is the median of at most {} short timings "
              "without pairs{}. Small differences are noise. Times as multiples of the fastest:",
              tried, correct, setting, kMostScreenTimings, DriftNote(*chosen->candidate_us, measured_us)) +
          TimeLines(trials, *chosen->candidate_us) + EffectLines(trials, chosen->setting) + Failures(trials) +
-         HiddenErrorNote(trials);
+         HiddenErrorNote(trials, 0);
 }
 
 std::vector<std::vector<std::string>> TrialRows(const std::vector<KnobTrial>& trials) {

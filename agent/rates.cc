@@ -88,10 +88,9 @@ std::string CeilingAdvice(const Measured& m, const Evaluation& e, const SizedPro
   if (roofline.share() < kNearCeiling) {
     if (split.products == 0 || RooflineOf(m, e).arithmetic < kNearCeiling) return "";
     return fmt::format(
-        "The rate of fp32 FMA does not limit this kernel's products on this GPU: {} reach {}. With float32 inputs split into {} "
-        "such parts ({} products in place of one, added up in float32, at full precision) products can reach {}, {:.2g} times "
-        "this rate.",
-        split.unit, Flops(split.unit_gflop_per_s), split.parts, split.products, Flops(split.gflop_per_s),
+        "The rate of fp32 FMA does not limit this kernel's products on this GPU: {} reach {}. With float32 inputs {} "
+        "({} products in place of one, added up in float32, at full precision) products can reach {}, {:.2g} times this rate.",
+        split.unit, Flops(split.unit_gflop_per_s), SplitText(split), split.products, Flops(split.gflop_per_s),
         split.gflop_per_s / m.gflop_per_s);
   }
   if (roofline.nearer == Ceiling::kArithmetic) {

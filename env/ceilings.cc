@@ -1,5 +1,7 @@
 #include "env/ceilings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -38,13 +40,21 @@ SplitCeiling SplitCeilingOf(const std::map<std::string, double>& gflop_per_s) {
   };
   SplitCeiling best;
   best.gflop_per_s = rate_of(kFp32Unit);
-  for (const SplitCeiling& split : {SplitCeiling{kTf32Unit, 2, 3}, SplitCeiling{kBf16Unit, 3, 6}}) {
+  for (const SplitCeiling& split :
+       {SplitCeiling{kTf32Unit, 2, 3}, SplitCeiling{kFp16Unit, 2, 3}, SplitCeiling{kBf16Unit, 3, 6}}) {
     const double rate = rate_of(split.unit);
     if (rate / split.products <= best.gflop_per_s) continue;
     best = split;
     best.unit_gflop_per_s = rate, best.gflop_per_s = rate / split.products;
   }
   return best.products > 0 ? best : SplitCeiling();
+}
+
+std::string SplitText(const SplitCeiling& split) {
+  const bool scales = split.unit == std::string_view(kFp16Unit);
+  return fmt::format("{}split into {} such parts",
+                     scales ? "scaled by a power of two a row or column, to the range of fp16, and " : "",
+                     split.parts);
 }
 
 Ceilings Larger(const Ceilings& a, const Ceilings& b) {

@@ -37,12 +37,15 @@ double GflopCeiling(const Ceilings& ceilings, const Workload& workload, bool on_
 // What tensor cores reach in products of float32 inputs at the accuracy of float32: each input is split into parts of fewer
 // bits, and the products of the parts are added up in float32.
 struct SplitCeiling {
-  const char* unit = "";        // whose parts: TF32 (two, three products) or bf16 (three, six products)
+  // Whose parts: TF32 (two, three products), fp16 (the same; its range asks for rows that are scaled) or bf16 (three, six products).
+  const char* unit = "";
   int parts = 0, products = 0;  // `products` of the unit take the place of one
   double unit_gflop_per_s = 0;  // of the unit itself
   double gflop_per_s = 0;       // of such products; 0: no unit is known that exceeds fp32 FMA
 };
 SplitCeiling SplitCeilingOf(const std::map<std::string, double>& gflop_per_s);
+// "split into 2 such parts", and for fp16 what its range asks for.
+std::string SplitText(const SplitCeiling& split);
 
 // The larger of each.
 Ceilings Larger(const Ceilings& a, const Ceilings& b);

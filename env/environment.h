@@ -34,7 +34,7 @@ struct KernelReport {
   int registers = 0;              // a thread
   int64_t static_shared_bytes = 0, dynamic_shared_bytes = 0, spill_store_bytes = 0, spill_load_bytes = 0;
   double occupancy = 0;    // theoretical: resident warps over the most that fit, 0 to 1
-  std::string limited_by;  // "registers", "shared memory", "threads", "blocks"
+  std::string limited_by;  // "registers", "shared memory", "threads", "blocks", "the grid"
 };
 
 // Everything known about one evaluation: what the store keeps and --json prints.

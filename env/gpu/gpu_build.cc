@@ -126,7 +126,8 @@ std::vector<KernelReport> GpuBuilder::Reports(const GpuBuild& built, const Multi
     report.spill_load_bytes = info->spill_load_bytes;
     const Occupancy occupancy =
         OccupancyOf(limits, static_cast<int>(launch.block.x * launch.block.y * launch.block.z),
-                    info->registers, info->static_shared_bytes + launch.shared_bytes);
+                    info->registers, info->static_shared_bytes + launch.shared_bytes,
+                    int64_t{launch.grid.x} * launch.grid.y * launch.grid.z);
     report.occupancy = occupancy.share;
     report.limited_by = occupancy.limited_by;
     reports.push_back(std::move(report));

@@ -141,8 +141,12 @@ std::unique_ptr<EvaluatorClient> DeviceEnvironment::StartEvaluator() {
 }
 
 void DeviceEnvironment::DescribeDevice(const json& device) {
-  limits_ = {device.at("threads"), device.at("registers"), device.at("blocks"), device.at("shared_bytes"),
-             device.at("reserved_shared_bytes")};
+  limits_ = {device.at("threads"),
+             device.at("registers"),
+             device.at("blocks"),
+             device.at("shared_bytes"),
+             device.at("reserved_shared_bytes"),
+             device.at("multiprocessors")};
   const std::string name = device.at("name");
   driver_ = std::to_string(device.at("driver").get<int>());
   torch_ = device.at("torch");

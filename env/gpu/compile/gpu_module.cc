@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -68,7 +69,7 @@ int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit 
 }  // namespace
 
 Occupancy OccupancyOf(const MultiprocessorLimits& limits, int threads_per_block, int registers_per_thread,
-                      int64_t shared_bytes_per_block) {
+                      int64_t shared_bytes_per_block, int64_t blocks) {
   const int64_t warps = (threads_per_block + kWarp - 1) / kWarp, most_warps = limits.threads / kWarp;
   Occupancy occupancy;
   if (warps == 0) return occupancy;
@@ -77,10 +78,14 @@ Occupancy OccupancyOf(const MultiprocessorLimits& limits, int threads_per_block,
       std::max<int64_t>(RoundUp(int64_t{registers_per_thread} * kWarp, kRegisterUnit), kRegisterUnit);
   const int64_t warps_by_registers = limits.registers / per_warp / kWarpUnit * kWarpUnit;
   const int64_t shared = RoundUp(shared_bytes_per_block, kSharedUnit) + limits.reserved_shared_bytes;
+  const int64_t by_grid = blocks > 0 && limits.multiprocessors > 0
+                              ? (blocks + limits.multiprocessors - 1) / limits.multiprocessors
+                              : std::numeric_limits<int64_t>::max();
   const std::pair<int64_t, const char*> bounds[] = {{most_warps / warps, "threads"},
                                                     {warps_by_registers / warps, "registers"},
                                                     {limits.shared_bytes / shared, "shared memory"},
-                                                    {limits.blocks, "blocks"}};
+                                                    {limits.blocks, "blocks"},
+                                                    {by_grid, "the grid"}};
   const auto least = std::min_element(std::begin(bounds), std::end(bounds),
                                       [](const auto& a, const auto& b) { return a.first < b.first; });
   occupancy.blocks = static_cast<int>(least->first);

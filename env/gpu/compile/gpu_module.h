@@ -64,15 +64,18 @@ PtxasReport ReadPtxasReport(const std::string& log);
 struct MultiprocessorLimits {
   int threads = 2048, registers = 65536, blocks = 32;
   int64_t shared_bytes = 233472, reserved_shared_bytes = 1024;  // reserved: of each block
+  int multiprocessors = 0;                                      // 0: unknown
 };
 
 struct Occupancy {
-  int blocks = 0;          // resident on one multiprocessor
-  double share = 0;        // resident warps / the maximum of the device
-  std::string limited_by;  // "registers", "shared memory", "threads", "blocks"
+  int blocks = 0;    // resident on one multiprocessor
+  double share = 0;  // resident warps / the maximum of the device
+  std::string
+      limited_by;  // "registers", "shared memory", "threads", "blocks", "the grid": it has no more blocks
 };
 
+// `blocks`: of the whole grid; 0: enough.
 Occupancy OccupancyOf(const MultiprocessorLimits& limits, int threads_per_block, int registers_per_thread,
-                      int64_t shared_bytes_per_block);
+                      int64_t shared_bytes_per_block, int64_t blocks = 0);
 
 }  // namespace kevin

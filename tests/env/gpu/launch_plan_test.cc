@@ -244,6 +244,18 @@ TEST_CASE("occupancy follows the device's limits") {
                    {256, 32, 48 << 10, 2, 1.0 / 3, "shared memory"}});
 }
 
+TEST_CASE("a grid with fewer blocks than fit limits occupancy") {
+  MultiprocessorLimits limits;
+  CHECK(OccupancyOf(limits, 512, 40, 0, 132).limited_by == "registers");
+  limits.multiprocessors = 132;
+  const Occupancy one = OccupancyOf(limits, 512, 40, 0, 132);
+  CHECK((one.blocks == 1 && one.share == 0.25 && one.limited_by == "the grid"));
+  const Occupancy two = OccupancyOf(limits, 512, 40, 0, 133);
+  CHECK((two.blocks == 2 && two.share == 0.5));
+  CHECK(OccupancyOf(limits, 512, 40, 0, 1 << 20).limited_by == "registers");
+  CHECK(OccupancyOf(limits, 512, 40, 227 << 10, 132).limited_by == "shared memory");
+}
+
 TEST_CASE("no threads, no occupancy") {
   const Occupancy none = OccupancyOf({}, 0, 32, 0);
   CHECK(none.blocks == 0);
