@@ -51,9 +51,11 @@ class Stopwatch {
   CuDevicePtr gate_on_device_ = 0;
   uint32_t ticket_ = 0;
   int multiprocessors_ = 0, scrub_bytes_ = 0;
-  // Enqueued work may itself wait for the stream (an operator that copies a number to the host): this thread
-  // opens a gate that stays closed for a second.
-  std::atomic<uint32_t> closed_ = 0;  // ticket of a closed gate
+  // Enqueued work may itself wait for the stream (an operator that copies a number to the host): this thread opens a gate
+  // that stays closed for a second; where that was so twice in a row, for two hundredths.
+  std::atomic<uint32_t> closed_ = 0,
+                        opened_late_ = 0;  // tickets: of a closed gate; of the latest one that was opened so
+  std::atomic<int> late_in_a_row_ = 0;
   std::jthread opener_;
 };
 

@@ -1,5 +1,5 @@
 // A stand-in for libcuda.so.1 with a device of host memory: allocations are memory files, so that they cross processes as the
-// real ones do; streams do their work at once; of the trusted kernels it has those that judge candidates in Python, as plain
+// real ones do; streams do their work at once, but who waits for one waits at its closed gate; of the trusted kernels it has those that judge candidates in Python, as plain
 // loops over float32.
 //
 //   FAKE_DEVICE_GAP_NS       what the kernel that looks for other contexts finds; with FAKE_DEVICE_GAP_ABOVE=N only while more
@@ -24,6 +24,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -42,6 +43,12 @@ struct FakeFunction {
 struct FakeEvent {
   Clock::time_point at;
 };
+// What a stream of this thread waits for: a value in memory.
+struct FakeGate {
+  const volatile uint32_t* place = nullptr;
+  uint32_t value = 0;
+};
+thread_local FakeGate gate;
 
 std::mutex allocations_mutex;
 std::map<u64, Allocation>& allocations =
@@ -380,8 +387,13 @@ int cuLaunchKernelEx(const void* config, void* function, void** arguments, void*
   return 0;
 }
 int cuStreamCreate(void** stream, unsigned) { return *stream = nullptr, 0; }
-int cuStreamSynchronize(void*) { return 0; }
-int cuStreamWaitValue32_v2(void*, u64, uint32_t, unsigned) { return 0; }
+int cuStreamSynchronize(void*) {
+  while (gate.place != nullptr && *gate.place != gate.value) std::this_thread::yield();
+  return gate = {}, 0;
+}
+int cuStreamWaitValue32_v2(void*, u64 place, uint32_t value, unsigned) {
+  return gate = {reinterpret_cast<const volatile uint32_t*>(place), value}, 0;
+}
 int cuStreamWriteValue32_v2(void*, u64 place, uint32_t value, unsigned) {
   return *reinterpret_cast<volatile uint32_t*>(place) = value, 0;
 }
