@@ -109,6 +109,10 @@ TEST_CASE("feedback on a GPU") {
                                    "instead\n  cudaMalloc(&p, 4);\n  ^\n"})},
       {"refused", FeedbackOnGpu({}, Refused{"the kernel reads the clock"})},
       {"crashed", FeedbackOnGpu(OnGpu(), Crashed{"illegal memory access in the first call, line 2"})},
+      {"an illegal instruction",
+       FeedbackOnGpu(
+           OnGpu(),
+           Crashed{"cuStreamSynchronize: CUDA_ERROR_ILLEGAL_INSTRUCTION (715) during verify; line 31"})},
       {"timed out", FeedbackOnGpu({}, TimedOut{"verify", 20})},
       {"wrong", FeedbackOnGpu(OnGpu(), Wrong{"out[1, 5] is nan, should be 0.25", 0.25, 1e-6})},
       {"measured, at the memory ceiling", FeedbackOnGpu(OnGpu(), GpuMeasured(3700, 460))},
