@@ -83,9 +83,12 @@ class ReplyWriter {
   }
 
   Reply Write() {
-    const bool is_widened = std::any_of(shapes_.begin(), shapes_.end(),
-                                        [](const TaskProgram& shape) { return shape.is_widened_late; });
-    const size_t others = is_widened ? search::FirstIncorrect(task_) + 1 : 0;
+    bool is_widened = false;
+    size_t others = 0;
+    for (const TaskProgram& shape : shapes_) {
+      is_widened |= shape.is_widened_late;
+      others = std::max(others, shape.attempts_of_others);
+    }
     std::vector<Tried> tried = search::ReadAttempts(
         knobs_, {task_.attempts.begin() + static_cast<std::ptrdiff_t>(others), task_.attempts.end()});
     Reply reply;

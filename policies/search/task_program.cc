@@ -23,13 +23,29 @@ void AddSeconds(const std::vector<Stage>& stages, bool is_cuda, double times, st
   }
 }
 
-}  // namespace
-
+// The first of the task's attempts whose result was incorrect; their number if there is none.
 size_t FirstIncorrect(const Task& task) {
   const auto first = std::find_if(task.attempts.begin(), task.attempts.end(),
                                   [](const TaskAttempt& attempt) { return attempt.outcome == "wrong"; });
   return static_cast<size_t>(first - task.attempts.begin());
 }
+
+// C++ computes products in fp32 in any case. In CUDA those of 16 bits are several times as fast: what they read keeps 16 bits
+// until a result is incorrect. The first text of a deep chain keeps fp32, so that there is a correct one; the next tries 16 bits.
+void ChooseWidths(TaskProgram* one) {
+  const Task& task = one->task;
+  if (task.kind == "cpp") WidenChains(one->program, kMostRoundings);
+  const size_t incorrect = FirstIncorrect(task);
+  if (incorrect < task.attempts.size()) {
+    one->is_widened_late = WidenChains(one->program, 0);
+    if (one->is_widened_late) one->attempts_of_others = incorrect + 1;
+  } else if (task.kind == "cuda" && IsDeepChain(one->program)) {
+    if (task.attempts.empty()) WidenChains(one->program, 0);
+    one->attempts_of_others = std::min<size_t>(task.attempts.size(), 1);
+  }
+}
+
+}  // namespace
 
 std::vector<TaskProgram> ProgramsOf(const Task& task) {
   if (task.kind != "cpp" && task.kind != "cuda")
@@ -42,10 +58,7 @@ std::vector<TaskProgram> ProgramsOf(const Task& task) {
     one.task.symbols = shape.symbols;
     one.program = Lower(ParseGraph(shape.graph), one.task);
     Fuse(one.program);
-    // C++ computes products in fp32 in any case. In CUDA those of 16 bits are several times as fast: what they read keeps
-    // 16 bits until a result is incorrect.
-    if (task.kind == "cpp") WidenChains(one.program, kMostRoundings);
-    one.is_widened_late = FirstIncorrect(task) < task.attempts.size() && WidenChains(one.program, 0);
+    ChooseWidths(&one);
     if (task.kind == "cuda") KeepScoreOperands(one.program);
     PlaceWorkspaces(one.program);
     programs.push_back(std::move(one));

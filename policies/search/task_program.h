@@ -12,13 +12,10 @@ namespace kevin::search {
 struct TaskProgram {
   Task task;
   Program program;  // fused, with workspaces in place
-  // Keeps intermediates of 16 bits in fp32, because an attempt was incorrect without that. Attempts before and that one are
-  // of other programs.
+  // Keeps intermediates of 16 bits in fp32, because an attempt was incorrect without that.
   bool is_widened_late = false;
+  size_t attempts_of_others = 0;  // so many of the task's first attempts are of other programs
 };
-
-// The first of the task's attempts whose result was incorrect; their number if there is none.
-size_t FirstIncorrect(const Task& task);
 
 // One for each of Task::shape_graphs, in their order. Throws Unsupported with the reason where a shape cannot be
 // written: no graph, an unknown operation, a kind that the policy does not write.

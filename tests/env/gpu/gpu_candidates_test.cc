@@ -130,7 +130,8 @@ TEST_CASE("what the search writes in 16 bits comes through, also by wgmma") {
   for (size_t i = 0; i < ids.size(); ++i) {
     Workload workload;
     workload.precision = i % 2 == 0 ? "fp16" : "bf16";
-    const Task task = testing::SearchTask(workload.Apply(problems.Find(ids[i])), "full", "cuda");
+    Task task = testing::SearchTask(workload.Apply(problems.Find(ids[i])), "full", "cuda");
+    task.attempts.push_back({"", "measured", {}, {}, {}, {}});  // a network's first text computes otherwise
     const search::TaskProgram program = search::ProgramsOf(task).at(0);
     const std::vector<search::Knob> knobs = search::KnobsOf(program);
     bool is_by_wgmma = false;
@@ -200,6 +201,31 @@ TEST_CASE("what the search writes after an incorrect result in 16 bits comes thr
                                     knobs, setting));
   }
   CheckNothingStops(texts);
+}
+
+TEST_CASE(
+    "the first text of a deep network in 16 bits keeps fp32, the next ones 16 bits until one is incorrect") {
+  const ProblemSet problems(std::filesystem::path(KEVIN_SOURCE_DIR) / "env/problems");
+  Workload workload;
+  workload.precision = "bf16";
+  const auto program_after = [&](const std::string& id, const std::vector<std::string>& outcomes) {
+    Task task = testing::SearchTask(workload.Apply(problems.Find(id)), "full", "cuda");
+    for (const std::string& outcome : outcomes) task.attempts.push_back({"", outcome, {}, {}, {}, {}});
+    return search::ProgramsOf(task).at(0);
+  };
+  const auto narrow = [](const search::TaskProgram& at) {
+    return std::count_if(
+        at.program.buffers.begin(), at.program.buffers.end(),
+        [](const search::Buffer& buffer) { return buffer.argument < 0 && buffer.dtype == "bfloat16"; });
+  };
+  const search::TaskProgram first = program_after("level3/9", {}),
+                            next = program_after("level3/9", {"measured"}),
+                            late = program_after("level3/9", {"measured", "wrong"});
+  CHECK((narrow(first) == 0 && first.attempts_of_others == 0 && !first.is_widened_late));
+  CHECK((narrow(next) > 4 && next.attempts_of_others == 1));
+  CHECK((narrow(late) == 0 && late.attempts_of_others == 2 && late.is_widened_late));
+  CHECK(narrow(program_after("level3/1", {})) > 0);   // two products
+  CHECK(narrow(program_after("level3/44", {})) > 0);  // attention
 }
 
 TEST_CASE("attacks that need not run do not") {
