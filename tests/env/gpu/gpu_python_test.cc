@@ -62,6 +62,9 @@ TEST_CASE("no attack of a Python candidate on a GPU gains anything") {
     INFO(file);
     const std::string problem = kWithWeights.count(file.stem()) > 0 ? "level1/33" : "level1/19";
     const Outcome outcome = JudgedOnGpu(file, problem, "open").outcome;
+    // An attack that stumbles over the device itself shows nothing.
+    for (const char* stumbles : {"on the same device", "device type tensor to numpy"})
+      CHECK(OutcomeReason(outcome).find(stumbles) == std::string::npos);
     bool is_blocked = !std::holds_alternative<Measured>(outcome);
     if (!is_blocked && !SeemsFaster(outcome)) is_blocked = true;
     if (!is_blocked) is_blocked = !SeemsFaster(JudgedOnGpu(file, problem, "open", "modelnew", true).outcome);

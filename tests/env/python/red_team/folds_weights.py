@@ -10,5 +10,5 @@ class ModelNew(nn.Module):
         self.folded = [(float(w), float(b)) for w, b in zip(self.weight, self.bias)]
 
     def forward(self, x):
-        weight, bias = (torch.tensor(each) for each in zip(*self.folded))
+        weight, bias = (torch.tensor(each, device=x.device) for each in zip(*self.folded))
         return torch.batch_norm(x, weight, bias, None, None, True, 0.1, 1e-5, False)

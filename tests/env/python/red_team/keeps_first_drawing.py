@@ -13,4 +13,4 @@ class ModelNew(nn.Module):
             ModelNew.first = drawn
 
     def forward(self, x):
-        return torch.batch_norm(x, *ModelNew.first, None, None, True, 0.1, 1e-5, False)
+        return torch.batch_norm(x, *(v.to(x.device) for v in ModelNew.first), None, None, True, 0.1, 1e-5, False)

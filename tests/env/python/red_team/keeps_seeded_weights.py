@@ -12,4 +12,4 @@ class ModelNew(nn.Module):
         self.drawn = torch.randn(16) * 0.5 + 1, torch.randn(16)
 
     def forward(self, x):
-        return torch.batch_norm(x, WEIGHT, BIAS, None, None, True, 0.1, 1e-5, False)
+        return torch.batch_norm(x, WEIGHT.to(x.device), BIAS.to(x.device), None, None, True, 0.1, 1e-5, False)
