@@ -48,9 +48,10 @@ struct Clamped {
   std::vector<double> values;
   double share = 0;  // of values that were moved
 
-  explicit Clamped(const std::vector<double>& raw) {
+  Clamped(const std::vector<double>& raw, bool is_quiet) {
     const Reach reach(raw);
-    const double low = HasSlowPairsOfItsOwn(raw) ? -std::numeric_limits<double>::infinity() : reach.low;
+    const double low =
+        HasSlowPairsOfItsOwn(raw, is_quiet) ? -std::numeric_limits<double>::infinity() : reach.low;
     for (const double v : raw) {
       values.push_back(std::clamp(v, low, reach.high));
       share += (values.back() != v) / static_cast<double>(raw.size());
@@ -74,7 +75,8 @@ double SpreadOfProcesses(std::span<const double> values, std::span<const size_t>
 
 }  // namespace
 
-bool HasSlowPairsOfItsOwn(const std::vector<double>& log_ratios) {
+bool HasSlowPairsOfItsOwn(const std::vector<double>& log_ratios, bool is_quiet) {
+  constexpr size_t kFew = 8;
   if (log_ratios.empty()) return false;
   const Reach reach(log_ratios);
   double slow = 0, fast = 0;
@@ -82,6 +84,7 @@ bool HasSlowPairsOfItsOwn(const std::vector<double>& log_ratios) {
     slow += v < reach.low;
     fast += v > reach.high;
   }
+  if (is_quiet && log_ratios.size() <= kFew) return slow > fast;
   return slow - fast > kOneSided * std::sqrt(slow + fast);
 }
 
@@ -95,7 +98,7 @@ double Median(std::vector<double> values) {
 
 Verdict SequentialTest::Current() const {
   if (log_ratios_.size() < first_look_) return Verdict::kAmbiguous;
-  const std::vector<double> values = Clamped(log_ratios_).values;
+  const std::vector<double> values = Clamped(log_ratios_, calibration_.is_quiet).values;
   const auto n = static_cast<double>(values.size());
   const double sd = std::max({std::sqrt(Variance(values)), SpreadOfProcesses(values, starts_), 0.005});
   const double inflated = n * kRhoSquared + 1;
@@ -117,7 +120,7 @@ Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
     all.insert(all.end(), process.begin(), process.end());
   Ratio ratio;
   if (all.empty()) return ratio;
-  const Clamped clamped(all);
+  const Clamped clamped(all, calibration.is_quiet);
   std::vector<double> means;
   double squares = 0, per_process = 0;
   size_t next = 0;

@@ -19,6 +19,8 @@ namespace kevin {
 struct ClockCalibration {
   double between_processes = 0.008;  // one fresh process against another
   double residual = 0.003;           // what is left after all averaging
+  // Nothing but the candidate makes single pairs slow: they are not clamped where they are few (HasSlowPairsOfItsOwn).
+  bool is_quiet = false;
 };
 
 // Asymptotic confidence sequence for the mean of log-ratios (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas,
@@ -57,8 +59,9 @@ Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
 
 // Whether more pairs are far below the median (the candidate was slow in them) than disturbances of both sides alike
 // explain, by 2.5 standard deviations of a fair coin. Such pairs are not clamped in the test or the estimate: a
-// candidate that is slow in some calls pays for them.
-bool HasSlowPairsOfItsOwn(const std::vector<double>& log_ratios);
+// candidate that is slow in some calls pays for them. Of up to eight pairs of a quiet clock it is whether more are slow than
+// fast: one of the four members of the input mixture is too few for the coin.
+bool HasSlowPairsOfItsOwn(const std::vector<double>& log_ratios, bool is_quiet = false);
 
 // Of at least one value; of an even count the mean of the two in the middle.
 double Median(std::vector<double> values);

@@ -86,7 +86,7 @@ Measured ReportRounds(std::span<const std::vector<RoundTimes>> rounds_by_process
   for (const std::vector<double>& process : reference_ratios)
     all.insert(all.end(), process.begin(), process.end());
   // The median hides calls that are slow; the mean of the ratios does not.
-  const bool hides = HasSlowPairsOfItsOwn(all);
+  const bool hides = HasSlowPairsOfItsOwn(all, against_reference.is_quiet);
   measured.reference_us = Median(reference_us);
   if (hides)
     measured.candidate_us = std::max(measured.candidate_us, measured.reference_us / measured.speedup.value);

@@ -45,6 +45,13 @@ class Wrong(Nearer):
         return torch.cat([1 - right[:1], right[1:]])
 
 
+class Overflows(Rounded):
+    """In 16 bits it is infinite; a replacement that is finite there is another result."""
+
+    def forward(self, x, y):
+        return x * 3e38 * y * 4e38 * 1e-38
+
+
 class OnlyHalf(Rounded):
     def forward(self, x, y):
         assert x.dtype == torch.bfloat16
@@ -57,5 +64,8 @@ assert compared(Rounded(), Rounded(), inputs) == (0, False)
 assert compared(Rounded(), Nearer(), inputs) == (0, True)  # the original itself is wrong there
 assert compared(Nearer(), Rounded(), inputs)[0] == 1  # and here the replacement
 assert compared(Rounded(), Wrong(), inputs)[0] >= 1
+large = [torch.tensor([1.0], dtype=torch.bfloat16), torch.tensor([2.0], dtype=torch.bfloat16)]
+assert Overflows()(*large).isinf().all() and not Overflows()(*(v.double() for v in large)).isinf().any()
+assert compared(Overflows(), Rounded(), large)[0] > 1
 assert compared(OnlyHalf(), Nearer(), inputs)[0] >= 1  # no exact results: plain differences
 print("passed")

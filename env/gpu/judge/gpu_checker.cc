@@ -127,11 +127,16 @@ std::string PatternFrom(const ConcreteTensor& output, const DeviceTensors& tenso
   const int64_t count = taken * slice;
   const DType dtype = output.spec.dtype;
   const double margin = tensors.truth ? 0 : tensors.floor.of_scale - FloorOf(sized.reduction, dtype).of_scale;
-  return DescribeIncorrect({name, part, sized.reduction, dtype, sized.problem->error_spread},
-                           ReadFloats(dtype, tensors.answer, first, count),
-                           ReadFloats(dtype, tensors.reference, first, count),
-                           ReadPart<double>(tensors.truth, first, count),
-                           ReadPart<double>(tensors.scale, first, count), margin, kHostThreads, origin);
+  std::string text = DescribeIncorrect(
+      {name, part, sized.reduction, dtype, sized.problem->error_spread},
+      ReadFloats(dtype, tensors.answer, first, count), ReadFloats(dtype, tensors.reference, first, count),
+      ReadPart<double>(tensors.truth, first, count), ReadPart<double>(tensors.scale, first, count), margin,
+      kHostThreads, origin);
+  constexpr std::string_view kAll = "all of them";
+  if (count < output.elements && text.starts_with(kAll))
+    text.replace(0, kAll.size(), fmt::format("all of the {} that were looked at", count));
+  if (name != output.spec.name && !text.empty() && !text.starts_with(name)) text = "in " + name + ": " + text;
+  return text;
 }
 
 // `is_poisoned` asks whether an element was never written. Incorrect elements are described only for a reader: to look for a

@@ -168,23 +168,35 @@ class GpuEvaluator {
   }
 
   // Eager at its best has the memory that it wants. Where it found the device full, this problem has the device to itself from then
-  // on; where cuDNN has chosen an algorithm for that reason, the answer is void, since it keeps to it: in a new process it
-  // chooses anew.
+  // on, and what was measured is measured again; where cuDNN has chosen an algorithm for that reason, a new process chooses
+  // anew, since it keeps to it.
   json JudgeOrStartAgain(const json& request) {
     GpuSession& session = PrepareSession(request);
-    const bool is_alone = sessions_.size() == 1;
-    const TorchShortages prepared = session.TakeShortages();
-    if (prepared.failures > 0 && !is_alone) return StartAgainAnswer();
+    bool is_alone = sessions_.size() == 1;
     const auto make_room = [&] {
       crowded_.insert(request.at("session"));
       DropOtherSessions();
+      is_alone = true;
     };
+    const TorchShortages prepared = session.TakeShortages();
+    if (prepared.failures > 0 && !is_alone) return StartAgainAnswer();
     if (prepared.waits > 0 && !is_alone) make_room();
-    json answer = Judge(session, request);
-    const TorchShortages judged = session.TakeShortages();
-    if (judged.failures > 0 && sessions_.size() > 1) return StartAgainAnswer();
-    if (judged.waits > 0 && sessions_.size() > 1) make_room();
-    return answer;
+    JudgeResult result = Judge(session, request);
+    const auto is_measured = [&result] { return std::holds_alternative<Measured>(result.outcome); };
+    TorchShortages judged = session.TakeShortages();
+    if (judged.failures > 0 && !is_alone) return StartAgainAnswer();
+    if (judged.waits > 0 && !is_alone) {
+      make_room();
+      if (is_measured()) {
+        result = Judge(session, request);
+        judged = session.TakeShortages();
+      }
+    }
+    if (judged.waits + judged.failures > 0 && is_measured() &&
+        !LaunchPlanFromText(request.at("plan")).workspaces.empty())
+      result.outcome =
+          Refused{"its workspaces leave the reference too little of the GPU's memory to be timed beside it"};
+    return JudgeResultToJson(result);
   }
 
   void DropOtherSessions() {
@@ -193,7 +205,7 @@ class GpuEvaluator {
     ReleaseTorchCache();
   }
 
-  json Judge(GpuSession& session, const json& request) {
+  JudgeResult Judge(GpuSession& session, const json& request) {
     GpuJudgeRequest judge;
     judge.plan = LaunchPlanFromText(request.at("plan"));
     const std::string start = request.at("start_plan");
@@ -201,10 +213,10 @@ class GpuEvaluator {
     static_cast<JudgeOptions&>(judge) = JudgeOptionsOf(request);
     judge.call_timeout_s = request.at("call_timeout_s");
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
-    const JudgeResult result = JudgeOnGpu(session, judge);
+    JudgeResult result = JudgeOnGpu(session, judge);
     int64_t& seen = reference_bytes_[request.at("session")];
     seen = std::max(seen, TakeTorchBytes(options_.device).most - torch_bytes_);
-    return JudgeResultToJson(result);
+    return result;
   }
 
   bool IsForPython() const { return !options_.python_setup.empty(); }

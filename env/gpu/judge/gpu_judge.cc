@@ -36,7 +36,7 @@ constexpr size_t kScreenCallsWhenLong = 3, kScreenCallsIfSlow = 2;
 constexpr int kQuietTries = 3;
 constexpr double kSameClock = 0.03;  // halves of a pair may differ by that share of the clock
 // Noise that more pairs do not average away, as A/A measurements show it (tests/bench, the clock on a GPU).
-constexpr ClockCalibration kGpuCalibration{0.003, 0.001};
+constexpr ClockCalibration kGpuCalibration{0.003, 0.001, true};
 
 struct TimedKernel {
   std::string name;  // "candidate" or "start"
@@ -107,6 +107,7 @@ JudgeResult GpuJudgement::Run() {
     }
     verified = true;
     if (!request_.verify_only) session_.AwaitSpares();
+    session_.ForgetWaits();
     measuring = Clock::now();
     result_.verify_s = std::chrono::duration<double>(measuring - begin).count();
     if (request_.verify_only) {
@@ -123,6 +124,7 @@ JudgeResult GpuJudgement::Run() {
   }
   (verified ? result_.measure_s : result_.verify_s) = SecondsSince(verified ? measuring : begin);
   GiveRunnersBack();
+  session_.AwaitSpares();
   result_.device_s = SecondsSince(begin);
   return std::move(result_);
 }

@@ -55,8 +55,8 @@ GpuSession::GpuSession(GpuSessionOptions options)
   fill_ = FillKernelsOf(module_);
   poison_kernel_ = Function("kevin_poison");
   stopwatch_ =
-      std::make_unique<Stopwatch>(StopwatchOptions{options_.device, stream_, Function("kevin_scrub")});
-  AwaitSpares();  // before memory is planned
+      std::make_unique<Stopwatch>(StopwatchOptions{options_.device, stream_, Function("kevin_scrub"), true});
+  AwaitSpares(!options_.for_python);  // before memory is planned
   LayOut();
   for (int slot = 0; slot < memory_.slots; ++slot) {
     std::vector<TensorView> views = Inputs(slot);
@@ -279,22 +279,23 @@ void GpuSession::StartSpares() {
 }
 
 // A context that is being made stops the work of others for milliseconds, several times.
-void GpuSession::AwaitSpares() {
+void GpuSession::AwaitSpares(bool must_have) {
   auto& clients = options_.spares->clients;
   for (size_t at = 0; at < clients.size();) {
     try {
       clients[at]->AwaitGreeting();
       ++at;
     } catch (const Error&) {
-      if (clients.size() == 1) throw;
+      const bool is_last = clients.size() == 1;
       clients.erase(clients.begin() + static_cast<std::ptrdiff_t>(at));  // there may be no memory for so many
+      if (is_last && must_have) throw;
     }
   }
 }
 
 GpuSession::Calibrated GpuSession::StartRunner() {
   if (options_.spares->clients.empty()) StartSpares();
-  AwaitSpares();  // times are compared below
+  AwaitSpares(true);  // times are compared below
   Calibrated runner;
   runner.client = std::move(options_.spares->clients.front());
   options_.spares->clients.pop_front();

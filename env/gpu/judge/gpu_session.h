@@ -115,13 +115,16 @@ class GpuSession {
   // Error(kMachine) when a new one fails too: the GPU itself is defective.
   void GiveBack(Calibrated runner);
   // Runners for the next evaluations make their contexts, which takes 0.3 s each, beside what is not timed. Nothing is timed before
-  // AwaitSpares.
+  // AwaitSpares, and nothing that another process may time before they are ready: the lock of the device is held until then.
   void StartSpares();
-  void AwaitSpares();
+  // Those that cannot be made (the memory is a candidate's) are dropped; `must_have`: throws Error(kMachine) where that leaves none.
+  void AwaitSpares(bool must_have = false);
   std::string LockName() const { return lock_name_; }
   double reference_us() const { return reference_us_; }  // a first estimate
   // Of the runs of eager since the call before: memory that it wanted and that other sessions may have.
   TorchShortages TakeShortages() { return std::exchange(shortages_, {}); }
+  // Before pairs: whether eager waited for memory in verification, beside truths, does not matter.
+  void ForgetWaits() { shortages_.waits = 0; }
 
   // Clock of the multiprocessors now, in MHz.
   double ClockMhz();

@@ -10,8 +10,9 @@ namespace {
 constexpr unsigned kMappedHostMemory = 2;
 constexpr unsigned kWaitEqual = 1;
 constexpr int kScrubThreads = 1024;
-// A gate that is found closed twice is opened. Some transposed convolutions wait in each call.
-constexpr std::chrono::milliseconds kGateLook{500}, kEarlyGateLook{20};
+// A gate that is found closed twice is opened. Some transposed convolutions wait in each call. To enqueue the deepest network
+// takes some 20 ms.
+constexpr std::chrono::milliseconds kGateLook{500}, kEarlyGateLook{50};
 constexpr int kLateBeforeEarly = 2;
 
 int Attribute(int device, CuDeviceAttribute attribute) {
@@ -76,8 +77,8 @@ void Stopwatch::FlushL2() {
 void Stopwatch::OpenGate() {
   *gate_ = ticket_;
   closed_ = 0;
-  if (late_in_a_row_ >= kLateBeforeEarly) return;
-  late_in_a_row_ = opened_late_.exchange(0) == ticket_ ? late_in_a_row_ + 1 : 0;
+  const bool was_late = opened_late_.exchange(0) == ticket_;
+  late_in_a_row_ = was_late && options_.may_wait ? late_in_a_row_ + 1 : 0;
 }
 
 double Stopwatch::TimeUs(const std::function<void()>& enqueue, const TimedWork& work) {

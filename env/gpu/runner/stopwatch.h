@@ -17,6 +17,7 @@ struct StopwatchOptions {
   int device = 0;
   CuHandle stream = nullptr;
   CuHandle scrub = nullptr;  // the trusted kernel `kevin_scrub`
+  bool may_wait = false;     // trusted work that waits for the stream may do so in each call
 };
 
 struct TimedWork {
@@ -52,7 +53,7 @@ class Stopwatch {
   uint32_t ticket_ = 0;
   int multiprocessors_ = 0, scrub_bytes_ = 0;
   // Enqueued work may itself wait for the stream (an operator that copies a number to the host): this thread opens a gate
-  // that stays closed for a second; where that was so twice in a row, for two hundredths.
+  // that stays closed for a second; of work that may wait, after two such calls in a row, for a tenth, until a call does not wait.
   std::atomic<uint32_t> closed_ = 0,
                         opened_late_ = 0;  // tickets: of a closed gate; of the latest one that was opened so
   std::atomic<int> late_in_a_row_ = 0;

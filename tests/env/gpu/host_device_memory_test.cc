@@ -196,9 +196,8 @@ TEST_CASE("timed work that waits for its own stream costs a second in its first 
   CuHandle module = nullptr, scrub = nullptr;
   KEVIN_CU(ModuleLoadData, &module, "");
   KEVIN_CU(ModuleGetFunction, &scrub, module, "kevin_scrub");
-  Stopwatch stopwatch({0, nullptr, scrub});
   uint64_t calls = 0;
-  const auto seconds = [&](bool waits) {
+  const auto seconds_of = [&](Stopwatch& stopwatch, bool waits) {
     const auto start = std::chrono::steady_clock::now();
     const auto work = [&] {
       if (waits) KEVIN_CU(StreamSynchronize, nullptr);
@@ -206,12 +205,19 @@ TEST_CASE("timed work that waits for its own stream costs a second in its first 
     stopwatch.TimeUs(work, {.seed = ++calls << 32});
     return SecondsSince(start);
   };
+  Stopwatch stopwatch({0, nullptr, scrub, true});
+  const auto seconds = [&](bool waits) { return seconds_of(stopwatch, waits); };
   CHECK(seconds(true) > 0.4);
   CHECK(seconds(false) < 0.3);  // one alone is a disturbance
   CHECK(seconds(true) > 0.4);
   CHECK(seconds(true) > 0.4);
   seconds(true);  // who opens the gate may still be waiting as before
   for (int i = 0; i < 3; ++i) CHECK(seconds(true) < 0.3);
+  CHECK(seconds(false) < 0.3);  // it does not wait any more
+  seconds(true);
+  CHECK(seconds(true) > 0.4);
+  Stopwatch of_candidates({0, nullptr, scrub});
+  for (int i = 0; i < 4; ++i) CHECK(seconds_of(of_candidates, true) > 0.4);
 }
 
 }  // namespace kevin

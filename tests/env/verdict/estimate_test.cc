@@ -128,6 +128,19 @@ TEST_CASE("four pairs of calls that vary little are enough to decide") {
   CHECK(fast >= 990);
 }
 
+TEST_CASE(
+    "a candidate that is slow for one member of the mixture pays for it, also in four pairs of a quiet clock") {
+  const ClockCalibration quiet{0.003, 0.001, true};
+  std::vector<double> pairs = {0.020, 0.021, -2.1, 0.019};
+  SequentialTest test(quiet, 4);
+  for (const double d : pairs) test.Add(d);
+  CHECK(test.Current() != Verdict::kFast);
+  CHECK(EstimateRatio({{pairs}}, quiet).value < 0.7);
+  CHECK(EstimateRatio({{pairs}}).value > 1);  // elsewhere other work explains one slow pair
+  pairs[2] = 2.1;                             // eager was slow in it
+  CHECK(EstimateRatio({{pairs}}, quiet).value < 1.05);
+}
+
 TEST_CASE("nothing is decided before there are enough pairs") {
   SequentialTest test;
   for (int i = 0; i < 5; ++i) test.Add(1.0);
