@@ -200,21 +200,23 @@ void LoadTorchCuda(int device) {
 
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
+static auto TorchStats(int device) {
+  return at::getDeviceAllocator(at::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+}
+
 int64_t TorchCacheBytes(int device) {
-  const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+  const auto stats = TorchStats(device);
   return stats.reserved_bytes[kAll].current - stats.allocated_bytes[kAll].current;
 }
 
 TorchBytes TakeTorchBytes(int device) {
-  const auto index = static_cast<c10::DeviceIndex>(device);
-  at::DeviceAllocator* allocator = at::getDeviceAllocator(at::kCUDA);
-  const auto allocated = allocator->getDeviceStats(index).allocated_bytes[kAll];
-  allocator->resetPeakStats(index);
+  const auto allocated = TorchStats(device).allocated_bytes[kAll];
+  at::getDeviceAllocator(at::kCUDA)->resetPeakStats(static_cast<c10::DeviceIndex>(device));
   return {allocated.current, allocated.peak};
 }
 
 TorchShortages CountTorchShortages(int device) {
-  const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+  const auto stats = TorchStats(device);
   return {stats.num_alloc_retries, stats.num_ooms};
 }
 

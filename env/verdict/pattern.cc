@@ -115,7 +115,9 @@ std::string ThreadText(const IncorrectElements& e, const Places& places) {
 
 std::string WhereText(const IncorrectElements& e, const Places& places) {
   const auto elements = static_cast<int64_t>(e.mask.size());
-  if (places.count == elements) return e.origin == 0 ? "all of them" : "";
+  if (places.count == elements && e.origin != 0) return "";
+  if (places.count == elements)
+    return e.is_part ? fmt::format("all of the {} that were looked at", elements) : "all of them";
   if (IsBlock(places)) return BlockText(e, places.dimensions) + TileText(e, places) + ThreadText(e, places);
   const int64_t span = places.last - places.first + 1;
   if (span == places.count) {

@@ -18,6 +18,7 @@ struct IncorrectElements {
   std::function<double(int64_t flat)> target;  // what is correct
   int threads = 1;                             // of the candidate; 0: unknown
   int64_t origin = 0;  // of a part of the output: index of its first slice along dimension 0
+  bool is_part = false;
 };
 
 // "out[:, 96:128]; all are 0". The place, in the notation of NumPy where the elements form a block: a block, a tile, a

@@ -214,11 +214,12 @@ Worst CheckRows(const Data& data, int threads, uint8_t* mask = nullptr) {
   return total;
 }
 
-std::string Pattern(const CheckShape& shape, const Data& data, int threads, int64_t origin) {
+std::string Pattern(const CheckShape& shape, const Data& data, int threads, int64_t origin,
+                    bool is_part = false) {
   std::vector<uint8_t> mask(data.answer.size(), 0);
   CheckRows(data, threads, mask.data());
   return PatternOf({shape.name, shape.shape, mask, data.answer,
-                    [&](int64_t flat) { return data.Target(flat); }, threads, origin});
+                    [&](int64_t flat) { return data.Target(flat); }, threads, origin, is_part});
 }
 
 CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst, int threads) {
@@ -264,8 +265,9 @@ std::string IncorrectText(const std::string& name, const FirstIncorrect& first, 
 
 std::string DescribeIncorrect(const CheckShape& shape, std::span<const float> answer,
                               std::span<const float> reference, std::span<const double> truth,
-                              std::span<const double> scale, double margin, int threads, int64_t origin) {
-  return Pattern(shape, DataOf(shape, answer, reference, truth, scale, margin), threads, origin);
+                              std::span<const double> scale, double margin, int threads, int64_t origin,
+                              bool is_part) {
+  return Pattern(shape, DataOf(shape, answer, reference, truth, scale, margin), threads, origin, is_part);
 }
 
 double SpreadFactor(double error_spread, DType dtype, int64_t row) {

@@ -131,10 +131,7 @@ std::string PatternFrom(const ConcreteTensor& output, const DeviceTensors& tenso
       {name, part, sized.reduction, dtype, sized.problem->error_spread},
       ReadFloats(dtype, tensors.answer, first, count), ReadFloats(dtype, tensors.reference, first, count),
       ReadPart<double>(tensors.truth, first, count), ReadPart<double>(tensors.scale, first, count), margin,
-      kHostThreads, origin);
-  constexpr std::string_view kAll = "all of them";
-  if (count < output.elements && text.starts_with(kAll))
-    text.replace(0, kAll.size(), fmt::format("all of the {} that were looked at", count));
+      kHostThreads, origin, count < output.elements);
   if (name != output.spec.name && !text.empty() && !text.starts_with(name)) text = "in " + name + ": " + text;
   return text;
 }

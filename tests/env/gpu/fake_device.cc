@@ -1,6 +1,6 @@
 // A stand-in for libcuda.so.1 with a device of host memory: allocations are memory files, so that they cross processes as the
-// real ones do; streams do their work at once, but who waits for one waits at its closed gate; of the trusted kernels it has those that judge candidates in Python, as plain
-// loops over float32.
+// real ones do; streams do their work at once, but who waits for one waits at its closed gate; of the trusted kernels it has
+// those that judge candidates in Python, as plain loops over float32.
 //
 //   FAKE_DEVICE_GAP_NS       what the kernel that looks for other contexts finds; with FAKE_DEVICE_GAP_ABOVE=N only while more
 //                            than N children of this process are stopped, as a candidate and references are between batches

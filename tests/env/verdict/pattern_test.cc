@@ -24,27 +24,29 @@ struct Output {
     for (const double t : truth) answer.push_back(static_cast<float>(t));
   }
   template <typename Spoil>
-  std::string Spoilt(const Spoil& spoil, int64_t origin = 0) {
+  std::string Spoilt(const Spoil& spoil, int64_t origin = 0, bool is_part = false) {
     for (size_t i = 0; i < answer.size(); ++i)
       answer[i] = static_cast<float>(spoil(static_cast<int64_t>(i), truth[i]));
     std::vector<float> reference(truth.begin(), truth.end());
-    return DescribeIncorrect({"out", shape, 1}, answer, reference, truth, {}, 0, threads, origin);
+    return DescribeIncorrect({"out", shape, 1}, answer, reference, truth, {}, 0, threads, origin, is_part);
   }
 };
 
 // `there` picks elements; they get other values without a rule.
 template <typename There>
-std::string Place(std::vector<int64_t> shape, const There& there, int64_t origin = 0) {
+std::string Place(std::vector<int64_t> shape, const There& there, int64_t origin = 0, bool is_part = false) {
   return Output(std::move(shape))
       .Spoilt(
           [&](int64_t i, double t) { return there(i) ? std::cos(7.7 * static_cast<double>(i * i)) - 9 : t; },
-          origin);
+          origin, is_part);
 }
 
 }  // namespace
 
 TEST_CASE("where incorrect elements lie") {
   CHECK(Place({8, 16}, [](int64_t) { return true; }) == "all of them");
+  CHECK(Place(
+            {8, 16}, [](int64_t) { return true; }, 0, true) == "all of the 128 that were looked at");
   CHECK(Place({8, 16}, [](int64_t i) { return i % 16 >= 12; }) == "out[:, 12:16]");
   CHECK(Place({8, 16}, [](int64_t i) { return i / 16 == 7; }) == "out[7, :]");
   CHECK(Place({8, 16}, [](int64_t i) { return i / 16 % 2 == 1; }) == "out[1:8:2, :]");
