@@ -12,6 +12,7 @@
 #include "agent/parse.h"
 #include "agent/problem_text.h"
 #include "agent/ranking.h"
+#include "agent/rates.h"
 #include "agent/text.h"
 #include "env/ceilings.h"
 #include "env/knobs/knobs.h"

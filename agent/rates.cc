@@ -6,7 +6,6 @@
 
 #include "agent/problem_text.h"
 #include "agent/text.h"
-#include "env/ceilings.h"
 #include "env/verdict/words.h"
 
 namespace kevin {
@@ -49,6 +48,13 @@ SplitCeiling SplitCeilingFor(const Evaluation& e, const SizedProblem* problem) {
 }
 
 }  // namespace
+
+std::string SplitText(const SplitCeiling& split) {
+  const bool scales = split.unit == std::string_view(kFp16Unit);
+  return fmt::format("{}split into {} such parts",
+                     scales ? "scaled by a power of two a row or column, to the range of fp16, and " : "",
+                     split.parts);
+}
 
 std::string PercentText(double share) {
   return share >= 0.095 ? fmt::format("{:.0f} %", 100 * share) : fmt::format("{:.2g} %", 100 * share);

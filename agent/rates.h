@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "env/ceilings.h"
 #include "env/environment.h"
 
 namespace kevin {
@@ -27,6 +28,9 @@ std::string RateText(const Measured& measured, const Evaluation& evaluation);
 // with split inputs counts where it is the higher one (env/ceilings.h). `problem` may be null.
 std::string CeilingAdvice(const Measured& measured, const Evaluation& evaluation,
                           const SizedProblem* problem);
+
+// "split into 2 such parts", and for fp16 what its range asks for.
+std::string SplitText(const SplitCeiling& split);
 
 // "62 %", "0.4 %", "100 %"
 std::string PercentText(double share);

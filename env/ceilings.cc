@@ -1,7 +1,5 @@
 #include "env/ceilings.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -48,13 +46,6 @@ SplitCeiling SplitCeilingOf(const std::map<std::string, double>& gflop_per_s) {
     best.unit_gflop_per_s = rate, best.gflop_per_s = rate / split.products;
   }
   return best.products > 0 ? best : SplitCeiling();
-}
-
-std::string SplitText(const SplitCeiling& split) {
-  const bool scales = split.unit == std::string_view(kFp16Unit);
-  return fmt::format("{}split into {} such parts",
-                     scales ? "scaled by a power of two a row or column, to the range of fp16, and " : "",
-                     split.parts);
 }
 
 Ceilings Larger(const Ceilings& a, const Ceilings& b) {

@@ -44,8 +44,6 @@ struct SplitCeiling {
   double gflop_per_s = 0;       // of such products; 0: no unit is known that exceeds fp32 FMA
 };
 SplitCeiling SplitCeilingOf(const std::map<std::string, double>& gflop_per_s);
-// "split into 2 such parts", and for fp16 what its range asks for.
-std::string SplitText(const SplitCeiling& split);
 
 // The larger of each.
 Ceilings Larger(const Ceilings& a, const Ceilings& b);

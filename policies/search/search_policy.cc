@@ -83,10 +83,11 @@ class ReplyWriter {
   }
 
   Reply Write() {
-    bool is_widened = false;
+    bool is_widened = false, is_first = false;
     size_t others = 0;
     for (const TaskProgram& shape : shapes_) {
       is_widened |= shape.is_widened_late;
+      is_first |= shape.is_widened_first;
       others = std::max(others, shape.attempts_of_others);
     }
     std::vector<Tried> tried = search::ReadAttempts(
@@ -97,6 +98,9 @@ class ReplyWriter {
     if (is_widened)
       reply.description +=
           " A result was incorrect: what was kept in 16 bits between stages is kept in fp32 since then.";
+    if (is_first)
+      reply.description +=
+          " Between stages everything is kept in fp32 here, so that roundings do not add up; after a correct result 16 bits are tried.";
     reply.choice = search::ChooseNext(knobs_, tried, guidance_, seed_);
     for (int i = 0; i < kMostRepetitions && reply.choice.is_new; ++i) {
       const std::string body = BodyWith(reply.choice.setting);

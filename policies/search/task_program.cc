@@ -31,17 +31,20 @@ size_t FirstIncorrect(const Task& task) {
 }
 
 // C++ computes products in fp32 in any case. In CUDA those of 16 bits are several times as fast: what they read keeps 16 bits
-// until a result is incorrect. The first text of a deep chain keeps fp32, so that there is a correct one; the next tries 16 bits.
+// until a result is incorrect. The first text keeps fp32, so that there is a correct one; the next tries 16 bits.
 void ChooseWidths(TaskProgram* one) {
   const Task& task = one->task;
   if (task.kind == "cpp") WidenChains(one->program, kMostRoundings);
+  const bool begins_wide = task.kind == "cuda" && HasNarrowChain(one->program);
   const size_t incorrect = FirstIncorrect(task);
-  if (incorrect < task.attempts.size()) {
+  if (begins_wide &&
+      (task.attempts.empty() || incorrect == 0)) {  // incorrect in fp32: other settings, not 16 bits
+    one->is_widened_first = WidenChains(one->program, 0);
+  } else if (incorrect < task.attempts.size()) {
     one->is_widened_late = WidenChains(one->program, 0);
     if (one->is_widened_late) one->attempts_of_others = incorrect + 1;
-  } else if (task.kind == "cuda" && IsDeepChain(one->program)) {
-    if (task.attempts.empty()) WidenChains(one->program, 0);
-    one->attempts_of_others = std::min<size_t>(task.attempts.size(), 1);
+  } else if (begins_wide) {
+    one->attempts_of_others = 1;
   }
 }
 

@@ -61,6 +61,12 @@ TEST_CASE("products of float32 are near a limit only where tensor cores with spl
   CHECK(advice(380000, &sized).find("limit of arithmetic") != std::string::npos);
 }
 
+TEST_CASE("split inputs are scaled for fp16 alone") {
+  CHECK(SplitText({.unit = kBf16Unit, .parts = 3, .products = 6}) == "split into 3 such parts");
+  CHECK(SplitText({.unit = kFp16Unit, .parts = 2, .products = 3}) ==
+        "scaled by a power of two a row or column, to the range of fp16, and split into 2 such parts");
+}
+
 TEST_CASE("register spills are named only where there are some, with advice") {
   Evaluation evaluation = OnGpu();
   CHECK(KernelNotes(evaluation) ==
