@@ -53,6 +53,8 @@ const std::map<std::string, std::string> kProblems = {{"work_ahead_in_private", 
                                                       {"half_precision_when_timed", "level1/1"},
                                                       {"weights_of_the_first_call", "level1/12"},
                                                       {"index_out_of_range", "level1/51"},
+                                                      {"softmax_without_maximum", "level1/23"},
+                                                      {"loss_around_64", "level1/95"},
                                                       // Batches of many short calls.
                                                       {"defer_after_audit", kShortCalls},
                                                       {"defer_behind_garbage", kShortCalls},
