@@ -22,7 +22,7 @@ void Fuse(Program& program);
 // another (widen.cc). True: it did.
 bool WidenChains(Program& program, int most_roundings);
 // Whether results go through intermediates of 16 bits: of such texts one in four was incorrect on an H200, of those with four and
-// more one after another two in three. Not where a stage of attention or a recurrence keeps what matters in fp32 itself.
+// more one after another two in three. Not where a stage of attention with a softmax keeps what matters in fp32 itself.
 bool HasNarrowChain(const Program& program);
 
 // For CUDA in 16 bits: the queries and keys of attention that are products of arguments get more digits (widen.cc).

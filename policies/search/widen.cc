@@ -272,7 +272,8 @@ bool WidenChains(Program& program, int most_roundings) {
 
 bool HasNarrowChain(const Program& program) {
   const bool keeps = std::any_of(program.stages.begin(), program.stages.end(), [](const Stage& stage) {
-    return std::holds_alternative<Repeat>(stage.work) || std::holds_alternative<Attention>(stage.work);
+    const auto* attention = std::get_if<Attention>(&stage.work);
+    return attention && attention->softmax;
   });
   return !keeps && std::any_of(program.buffers.begin(), program.buffers.end(), IsNarrow);
 }
