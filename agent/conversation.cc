@@ -141,11 +141,12 @@ std::string TensorCoreText(const ConversationContext& context) {
       SignificantText(split.gflop_per_s, 3));
 }
 
-// "24 GB/s of memory bandwidth, 100 GFLOP/s of float32 multiply-adds"
+// "24 GB/s of memory bandwidth, 100 GFLOP/s of float32 multiply-adds (two operations each)"
 std::string CeilingsText(const ConversationContext& context) {
   std::vector<std::string> ceilings;
   if (context.peak_gb_per_s > 0)
-    ceilings.push_back(SignificantText(context.peak_gb_per_s, 3) + " GB/s of memory bandwidth");
+    ceilings.push_back(SignificantText(context.peak_gb_per_s, 3) + " GB/s of memory bandwidth" +
+                       (context.on_gpu ? " (the best of reading, writing and copying)" : ""));
   if (context.peak_gflop_per_s > 0)
     ceilings.push_back(SignificantText(context.peak_gflop_per_s, 3) +
                        " GFLOP/s of float32 multiply-adds (two operations each)");

@@ -120,7 +120,17 @@ std::string Failures(const std::vector<KnobTrial>& trials) {
   return text;
 }
 
-bool IsIncorrect(const KnobTrial& trial) { return trial.outcome == "wrong" || trial.outcome == "crashed"; }
+// A GPU's driver did not take the launch: nothing ran, so that nothing follows about the text.
+bool IsRefusedLaunch(const KnobTrial& trial) {
+  if (trial.outcome != "crashed" || !trial.reason.starts_with("cuLaunchKernelEx")) return false;
+  const auto says = [&](const char* code) { return trial.reason.find(code) != std::string::npos; };
+  return says("COOPERATIVE_LAUNCH_TOO_LARGE") || says("LAUNCH_OUT_OF_RESOURCES") || says("OUT_OF_MEMORY") ||
+         says("INVALID_CLUSTER_SIZE") || says("INVALID_VALUE");
+}
+
+bool IsIncorrect(const KnobTrial& trial) {
+  return trial.outcome == "wrong" || (trial.outcome == "crashed" && !IsRefusedLaunch(trial));
+}
 
 bool HasValue(const KnobTrial& trial, const std::pair<std::string, int64_t>& value) {
   return std::find(trial.setting.begin(), trial.setting.end(), value) != trial.setting.end();

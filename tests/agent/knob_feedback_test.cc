@@ -33,6 +33,11 @@ std::string FeedbackWith(const Outcome& outcome, const std::vector<KnobTrial>& t
 TEST_CASE("feedback on knobs says what mattered") {
   KnobTrial crashed = Trial(256, 1, std::nullopt);
   crashed.outcome = "crashed", crashed.reason = "signal 11 (segmentation fault) in the first call";
+  KnobTrial too_large = Trial(256, 1, std::nullopt);
+  too_large.outcome = "crashed",
+  too_large.reason =
+      "cuLaunchKernelEx: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE (720, too many blocks in cooperative launch) "
+      "during verify";
   KnobTrial only = Trial(64, 1, std::nullopt, true);
   only.outcome.clear(), only.reason.clear();
   const Measured measured = SomeMeasured(1.5, Verdict::kFast);
@@ -52,6 +57,7 @@ TEST_CASE("feedback on knobs says what mattered") {
        FeedbackWith(measured, {Trial(64, 1, 10.0, true), Trial(128, 1, 11.0)})},
       {"some failed", FeedbackWith(measured, {Trial(64, 1, std::nullopt), Trial(128, 1, 10.0, true), crashed,
                                               Trial(64, 2, std::nullopt)})},
+      {"one does not fit the GPU", FeedbackWith(measured, {Trial(128, 1, 10.0, true), too_large})},
       {"none is correct",
        FeedbackWith(wrong, {Trial(64, 1, std::nullopt, true), Trial(128, 1, std::nullopt), crashed})},
       {"the chosen one is incorrect by the full rules",

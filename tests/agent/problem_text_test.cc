@@ -39,7 +39,7 @@ TEST_CASE("indices have their range") {
   const SizedProblem sized = AtSize(problem, "small");
   CHECK(ValuesText(sized.inputs[1].spec, false, true) == "integers from 0 to 1023");
   CHECK(ValuesText(problem.inputs[1], false, false) == "integers from 0 to C - 1");
-  CHECK(ValuesText(sized.inputs[0].spec, false, true) == "mixture, plus 64");
+  CHECK(ValuesText(sized.inputs[0].spec, false, true) == "mixture, times 4, plus 64");
 }
 
 TEST_CASE("the tolerance with the numbers of the problem") {
