@@ -98,9 +98,11 @@ class ReplyWriter {
     if (is_widened)
       reply.description +=
           " A result was incorrect: what was kept in 16 bits between stages is kept in fp32 since then.";
-    if (is_first)
-      reply.description +=
-          " Between stages everything is kept in fp32 here, so that roundings do not add up; after a correct result 16 bits are tried.";
+    if (is_first) {
+      reply.description += " Between stages everything is kept in fp32, so that roundings do not add up";
+      reply.description += task_.attempts.empty() ? "; the next text tries 16 bits."
+                                                  : ": a result was incorrect even so, for another reason.";
+    }
     reply.choice = search::ChooseNext(knobs_, tried, guidance_, seed_);
     for (int i = 0; i < kMostRepetitions && reply.choice.is_new; ++i) {
       const std::string body = BodyWith(reply.choice.setting);

@@ -14,7 +14,7 @@ struct TaskProgram {
   Program program;  // fused, with workspaces in place
   // Keeps intermediates of 16 bits in fp32, because an attempt was incorrect without that.
   bool is_widened_late = false;
-  bool is_widened_first = false;  // the same from the first text on, until one is correct
+  bool is_widened_first = false;  // the same in the first text, and in all others where that was incorrect
   size_t attempts_of_others = 0;  // so many of the task's first attempts are of other programs
 };
 

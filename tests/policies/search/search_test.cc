@@ -132,10 +132,10 @@ TEST_CASE(
   constexpr const char* kSays = "kept in fp32 since then";
   Request request = request_of("float16");
   const std::string first = ReplyTo(request);
-  CHECK((!Has(first, kSays) && Has(first, "kept in fp32 here")));
+  CHECK((!Has(first, kSays) && Has(first, "the next text tries 16 bits")));
   AddAttempt(request.task, SourceOf(first), "measured", 1.1);
   const std::string second = ReplyTo(request);
-  CHECK((!Has(second, kSays) && !Has(second, "kept in fp32 here")));
+  CHECK((!Has(second, kSays) && !Has(second, "everything is kept in fp32")));
   AddAttempt(request.task, SourceOf(second), "wrong", 0);
   const std::string third = ReplyTo(request);
   CHECK(Has(third, kSays));
@@ -146,7 +146,7 @@ TEST_CASE(
   Request fresh = request_of("float16");
   AddAttempt(fresh.task, SourceOf(first), "wrong", 0);
   const std::string next = ReplyTo(fresh);  // it had kept fp32: other settings
-  CHECK((!Has(next, kSays) && Has(next, "kept in fp32 here") && SourceOf(next) != SourceOf(first)));
+  CHECK((!Has(next, kSays) && Has(next, "incorrect even so") && SourceOf(next) != SourceOf(first)));
   Request full = request_of("float32");  // nothing to keep: the reason is another one
   AddAttempt(full.task, Next(full), "wrong", 0);
   CHECK_FALSE(Has(ReplyTo(full), kSays));
