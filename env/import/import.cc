@@ -32,6 +32,14 @@ bool HoldsHome(const fs::path& folder) {
   return !inside.empty() && *inside.begin() != "..";
 }
 
+// Whether all users of the machine write there, as in /tmp, so that what lies beside a file says nothing about it.
+bool IsShared(const fs::path& folder) {
+  std::error_code error;
+  const fs::perms mode = fs::status(folder, error).permissions();
+  return (mode & fs::perms::sticky_bit) != fs::perms::none &&
+         (mode & fs::perms::others_write) != fs::perms::none;
+}
+
 // The paths of a sandbox, folders before what lies in them.
 class VisiblePaths {
  public:
@@ -47,8 +55,10 @@ class VisiblePaths {
   void AddFileOfUser(const fs::path& file) {
     std::error_code error;
     const fs::path own = fs::canonical(file, error);
-    for (const fs::path& name : {fs::absolute(file, error), own})
-      HoldsHome(name.parent_path()) ? Add(name) : Add(name.parent_path());
+    for (const fs::path& name : {fs::absolute(file, error), own}) {
+      const fs::path folder = name.parent_path();
+      Add(HoldsHome(folder) || IsShared(folder) ? name : folder);
+    }
   }
   std::vector<fs::path> All() const { return {found_.begin(), found_.end()}; }
 

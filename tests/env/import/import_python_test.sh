@@ -155,6 +155,16 @@ sed -i "s|FACTOR|$work/elsewhere/factor.txt|" kept/reads.py
 grep -q "No such file or directory" out.txt && grep -q -- "--allow-read PATH shows it a file" out.txt || fail "no word about --allow-read: $(cat out.txt)"
 "$kevin" import kept/reads.py --no-admit --allow-read elsewhere >out.txt 2>&1 || fail "--allow-read: $(cat out.txt)"
 "$kevin" import kept/reads.py --no-admit --trust >out.txt 2>&1 || fail "--trust: $(cat out.txt)"
+# A file in /tmp itself is shown alone, without what others keep there.
+lone=$(mktemp /tmp/kevin_lone_XXXXXX.py)
+beside=$(mktemp /tmp/kevin_beside_XXXXXX)
+echo 2 >"$beside"
+sed 's|float(.*)|2.0|' kept/reads.py >"$lone"
+"$kevin" import "$lone" --no-admit >out.txt 2>&1 || fail "a file in /tmp: $(cat out.txt)"
+sed "s|open(\".*\")|open(\"$beside\")|" kept/reads.py >"$lone"
+"$kevin" import "$lone" --no-admit >out.txt 2>&1 && fail "a file beside one in /tmp is read"
+grep -q "No such file or directory: '$beside'" out.txt || fail "no word about the file beside: $(cat out.txt)"
+rm -f "$lone" "$beside"
 cat >kept/connects.py <<'END'
 import socket
 
