@@ -43,8 +43,8 @@ constexpr const char* kImportExamples = R"(Examples:
                                                        (or dynamic_shapes = {"x": {1: Dim("t", min=1, max=2048)}} in net.py)
 
 The module is traced once by a Python with torch 2.11 (python3, or what KEVIN_PYTHON names); afterwards no Python is
-needed. THE FILE IS RUN IN A SANDBOX: without network and GPU, and of your files it reads those of its own folder (of your
-home folder itself the file alone), read-only. --allow-read PATH shows it more, --trust runs it as you run it yourself.
+needed. THE FILE IS RUN IN A SANDBOX: without network and GPU, and of your files it reads those of its own folder (in
+your home folder or /tmp itself the file alone), read-only. --allow-read PATH shows it more, --trust runs it as you run it yourself.
 Weights become parameters of the problem, drawn anew from the initialiser found for them; buffers that hold tables or masks keep their values. How
 inputs are drawn follows from get_inputs. Where wrong answers would pass on such inputs, harder ones are tried
 (zero-mean, scaled, heavy-tailed, then around 64) and kept if those reject them; --distribution chooses. What stays easy to fool is
