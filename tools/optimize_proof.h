@@ -31,8 +31,8 @@ struct Proof {
   std::string failure;  // why it is no replacement; empty: it is
   std::vector<std::string> checks;
   double max_error = 0, tolerance = 0;  // of the magnitude of the outputs
-  bool rounded =
-      false;  // elements from which the original is further off, in float64, were left out of max_error
+  // Elements from which the original is further off, in float64, were left out of max_error.
+  bool rounded = false;
   double eager_us = 0, kernel_us = 0, compiled_us = 0;  // of a call in Python; medians; 0: unknown
   // Ratios with their 99 % intervals: value, low, high. Of calls in Python, with all their overhead.
   std::vector<double> speedup, compile_speedup;  // against eager; against torch.compile, empty: none

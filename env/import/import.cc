@@ -32,13 +32,16 @@ bool HoldsHome(const fs::path& folder) {
   return !inside.empty() && *inside.begin() != "..";
 }
 
-// Whether all users of the machine write there, as in /tmp, so that what lies beside a file says nothing about it.
+// Whether all users of the machine write there, as in /tmp.
 bool IsShared(const fs::path& folder) {
   std::error_code error;
   const fs::perms mode = fs::status(folder, error).permissions();
   return (mode & fs::perms::sticky_bit) != fs::perms::none &&
          (mode & fs::perms::others_write) != fs::perms::none;
 }
+
+// Whether a file's folder says nothing about what belongs to the file.
+bool IsTooWide(const fs::path& folder) { return HoldsHome(folder) || IsShared(folder); }
 
 // The paths of a sandbox, folders before what lies in them.
 class VisiblePaths {
@@ -50,14 +53,14 @@ class VisiblePaths {
     }
   }
   void AddFolder(const fs::path& folder) {
-    if (!HoldsHome(folder)) Add(folder);
+    if (!IsTooWide(folder)) Add(folder);
   }
   void AddFileOfUser(const fs::path& file) {
     std::error_code error;
     const fs::path own = fs::canonical(file, error);
     for (const fs::path& name : {fs::absolute(file, error), own}) {
       const fs::path folder = name.parent_path();
-      Add(HoldsHome(folder) || IsShared(folder) ? name : folder);
+      Add(IsTooWide(folder) ? name : folder);
     }
   }
   std::vector<fs::path> All() const { return {found_.begin(), found_.end()}; }

@@ -37,8 +37,8 @@ void ChooseWidths(TaskProgram* one) {
   if (task.kind == "cpp") WidenChains(one->program, kMostRoundings);
   const bool begins_wide = task.kind == "cuda" && HasNarrowChain(one->program);
   const size_t incorrect = FirstIncorrect(task);
-  // Where the first one was incorrect, 16 bits would be so too.
-  if (begins_wide && (task.attempts.empty() || incorrect == 0)) {
+  // No attempt yet, or an incorrect first one, after which 16 bits would be incorrect too.
+  if (begins_wide && incorrect == 0) {
     one->is_widened_first = WidenChains(one->program, 0);
   } else if (incorrect < task.attempts.size()) {
     one->is_widened_late = WidenChains(one->program, 0);

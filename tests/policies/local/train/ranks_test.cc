@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -93,7 +92,7 @@ std::string Given(const char* name) {
 
 // Sums for ever. Writes how it ended to FOLDER/rank-N.
 TEST_CASE("one rank of a group as a process of its own", "[.process]") {
-  std::signal(SIGPIPE, SIG_IGN);  // as kevin-trainer does: Gloo writes to ranks that are gone
+  signal(SIGPIPE, SIG_IGN);  // as kevin-trainer does: Gloo writes to ranks that are gone
   const std::string rank = Given("TEST_RANK"), folder = Given("TEST_FOLDER");
   const auto end = [&](const Error& error) {
     std::ofstream(folder + "/rank-" + rank) << error.what() << "\n";
