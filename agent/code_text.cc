@@ -20,28 +20,89 @@ size_t EndOfRawString(std::string_view code, size_t at) {
   return end == std::string_view::npos ? end : end + close.size();
 }
 
-// Where the literal with this quote ends; the end of its line if it is not closed.
-size_t EndOfLiteral(std::string_view code, size_t at) {
+struct Hidden {
+  size_t end = 0;        // npos: it is not closed
+  bool is_open = false;  // it ends with the text, in the middle of a line
+};
+
+// Of a comment of one line. A backslash at the end of a line continues it.
+Hidden LineComment(std::string_view code, size_t at) {
+  size_t end = code.find('\n', at);
+  while (end != std::string_view::npos && end > at && code[end - 1] == '\\') end = code.find('\n', end + 1);
+  if (end != std::string_view::npos) return {end, false};
+  const bool is_continued = code.ends_with("\\\n");
+  return {is_continued ? std::string_view::npos : code.size(), !code.ends_with('\n')};
+}
+
+// Of a literal with this quote; the end of its line if it is not closed.
+Hidden Literal(std::string_view code, size_t at) {
   size_t end = at + 1;
   while (end < code.size() && code[end] != code[at] && code[end] != '\n') end += code[end] == '\\' ? 2 : 1;
-  return std::min(end + (end < code.size() && code[end] == code[at] ? 1 : 0), code.size());
+  if (end < code.size()) return {end + (code[end] == code[at] ? 1 : 0), false};
+  return {code.ends_with("\\\n") ? std::string_view::npos : code.size(), true};
 }
 
 bool IsDigitSeparator(std::string_view code, size_t at) {
   return code[at] == '\'' && at > 0 && std::isalnum(static_cast<unsigned char>(code[at - 1]));
 }
 
-// The end of a comment or literal that begins at `at`; nullopt: none begins there; npos: it is not closed.
-std::optional<size_t> EndOfHidden(std::string_view code, size_t at) {
+// The comment or literal that begins at `at`; nullopt: none begins there.
+std::optional<Hidden> HiddenAt(std::string_view code, size_t at) {
   const std::string_view rest = code.substr(at, 2);
-  if (rest == "//") return std::min(code.find('\n', at), code.size());
+  if (rest == "//") return LineComment(code, at);
   if (rest == "/*") {
     const size_t end = code.find("*/", at + 2);
-    return end == std::string_view::npos ? end : end + 2;
+    return Hidden{end == std::string_view::npos ? end : end + 2, false};
   }
-  if (rest == "R\"" && (at == 0 || !IsWordCharacter(code[at - 1]))) return EndOfRawString(code, at);
-  if ((code[at] == '"' || code[at] == '\'') && !IsDigitSeparator(code, at)) return EndOfLiteral(code, at);
+  if (rest == "R\"" && (at == 0 || !IsWordCharacter(code[at - 1])))
+    return Hidden{EndOfRawString(code, at), false};
+  if ((code[at] == '"' || code[at] == '\'') && !IsDigitSeparator(code, at)) return Literal(code, at);
   return std::nullopt;
+}
+
+// The same of Python.
+std::optional<Hidden> HiddenInPythonAt(std::string_view code, size_t at) {
+  if (code[at] == '#') {
+    const size_t end = code.find('\n', at);
+    return end == std::string_view::npos ? Hidden{code.size(), true} : Hidden{end, false};
+  }
+  if (code[at] != '"' && code[at] != '\'') return std::nullopt;
+  const std::string quotes(3, code[at]);
+  if (code.substr(at, 3) != quotes) return Literal(code, at);
+  size_t end = at + 3;
+  while (end < code.size() && code.substr(end, 3) != quotes) end += code[end] == '\\' ? 2 : 1;
+  return Hidden{end < code.size() ? end + 3 : std::string_view::npos, false};
+}
+
+template <typename HiddenFunction>
+MaskedCode MaskBy(std::string_view code, const HiddenFunction& hidden_at) {
+  MaskedCode masked;
+  masked.text.reserve(code.size());
+  for (size_t i = 0; i < code.size();) {
+    const std::optional<Hidden> hidden = hidden_at(code, i);
+    if (!hidden) {
+      masked.text += code[i++];
+      continue;
+    }
+    masked.ends_inside = hidden->end == std::string_view::npos;
+    masked.ends_in_line = hidden->is_open && !masked.ends_inside;
+    const size_t stop = masked.ends_inside ? code.size() : hidden->end;
+    for (; i < stop; ++i) masked.text += code[i] == '\n' ? '\n' : ' ';
+  }
+  return masked;
+}
+
+bool HasBalancedBrackets(std::string_view masked) {
+  std::string stack;
+  for (const char c : masked) {
+    if (c == '{' || c == '(' || c == '[') stack += c;
+    if (c == '}' || c == ')' || c == ']') {
+      const char wanted = c == '}' ? '{' : c == ')' ? '(' : '[';
+      if (stack.empty() || stack.back() != wanted) return false;
+      stack.pop_back();
+    }
+  }
+  return stack.empty();
 }
 
 // Behind the bracket that closes the one at `open`; npos: none does. `text` is masked.
@@ -85,36 +146,20 @@ bool IsTransparent(std::string_view head) {
 
 }  // namespace
 
-MaskedCode Mask(std::string_view code) {
-  MaskedCode masked;
-  masked.text.reserve(code.size());
-  for (size_t i = 0; i < code.size();) {
-    const std::optional<size_t> end = EndOfHidden(code, i);
-    if (!end) {
-      masked.text += code[i++];
-      continue;
-    }
-    masked.ends_inside = *end == std::string_view::npos;
-    const size_t stop = masked.ends_inside ? code.size() : *end;
-    for (; i < stop; ++i) masked.text += code[i] == '\n' ? '\n' : ' ';
-  }
-  return masked;
-}
+MaskedCode Mask(std::string_view code) { return MaskBy(code, HiddenAt); }
+
+MaskedCode MaskPython(std::string_view code) { return MaskBy(code, HiddenInPythonAt); }
 
 bool IsCompleteCode(std::string_view code) {
   const MaskedCode masked = Mask(code);
-  if (masked.ends_inside) return false;
-  std::string stack;
-  for (const char c : masked.text) {
-    if (c == '{' || c == '(' || c == '[') stack += c;
-    if (c == '}' || c == ')' || c == ']') {
-      const char wanted = c == '}' ? '{' : c == ')' ? '(' : '[';
-      if (stack.empty() || stack.back() != wanted) return false;
-      stack.pop_back();
-    }
-  }
   const std::string_view trimmed = TrimRight(masked.text);
-  return stack.empty() && !trimmed.empty() && (trimmed.back() == '}' || trimmed.back() == ';');
+  return !masked.ends_inside && HasBalancedBrackets(masked.text) && !trimmed.empty() &&
+         (trimmed.back() == '}' || trimmed.back() == ';');
+}
+
+bool IsCompletePython(std::string_view code) {
+  const MaskedCode masked = MaskPython(code);
+  return !masked.ends_inside && HasBalancedBrackets(masked.text) && !TrimRight(masked.text).empty();
 }
 
 std::vector<FunctionText> FunctionsIn(std::string_view code) {

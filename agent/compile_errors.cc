@@ -23,10 +23,13 @@ constexpr size_t kMaxMessageBytes = 300, kMaxSourceLineBytes = 160, kMostNameByt
 constexpr size_t kMostPlaces = 8, kMostNames = 6;
 
 struct CompileError {
-  int line = 0, column = 0;  // 0: not said
+  int line = 0, column = 0;  // of the candidate; 0: not said
   std::string message;
-  bool is_ptxas = false;  // its lines are those of the PTX that NVRTC wrote
+  bool is_ptxas = false;    // its lines are those of the PTX that NVRTC wrote
+  std::string header = {};  // "stl_algo.h, line 1812": the error is there; `line` is what led to it
 };
+
+constexpr std::string_view kCandidateName = "candidate.";  // candidate.cpp, candidate.cu
 
 std::optional<int> TakeNumber(std::string_view* text) {
   int value = 0;
@@ -67,22 +70,44 @@ std::optional<CompileError> ParseError(std::string_view line) {
   std::string_view place = line.substr(0, mark);
   const size_t end_of_name = place.find_first_of(":(");
   if (end_of_name == std::string_view::npos) return std::nullopt;
+  const std::string_view name = place.substr(0, end_of_name);
   place.remove_prefix(end_of_name + 1);
   if (const auto number = TakeNumber(&place)) error.line = *number;
   if (error.line > 0 && place.starts_with(":")) {
     place.remove_prefix(1);
     error.column = TakeNumber(&place).value_or(0);
   }
+  if (error.line > 0 && !name.starts_with(kCandidateName)) {
+    error.header = fmt::format("{}, line {}", name.substr(name.rfind('/') + 1), error.line);
+    error.line = error.column = 0;
+  }
   return error;
+}
+
+// The candidate's line that made a compiler read code of a header: of g++ the last one before the error, "candidate.cpp:5:10:
+// required from here", of clang++ one behind it, "candidate.cpp:5:3: note: in instantiation of ... requested here".
+int OriginIn(std::string_view line) {
+  const bool is_origin = line.find("required from") != std::string_view::npos ||
+                         line.find("requested here") != std::string_view::npos;
+  if (!is_origin || !line.starts_with(kCandidateName)) return 0;
+  std::string_view place = line.substr(std::min(line.find(':'), line.size() - 1) + 1);
+  return TakeNumber(&place).value_or(0);
 }
 
 std::vector<CompileError> ErrorsOf(const std::string& log) {
   constexpr std::string_view kArguments = "argument types are: ";
   std::vector<CompileError> errors;
+  int origin = 0;
   for (const std::string_view line : SplitLines(log)) {
     if (errors.size() == kMaxErrorsRead) break;
     if (auto error = ParseError(line)) {
+      if (!error->header.empty()) error->line = origin;
+      origin = 0;
       errors.push_back(std::move(*error));
+    } else if (const int found = OriginIn(line); found > 0) {
+      const bool is_behind = line.find("requested here") != std::string_view::npos && !errors.empty();
+      int* wanted = is_behind ? &errors.back().line : &origin;
+      if (!is_behind || (*wanted == 0 && !errors.back().header.empty())) *wanted = found;
     } else if (const std::string_view rest = Trim(line); rest.starts_with(kArguments) && !errors.empty()) {
       errors.back().message += fmt::format("; {}", rest);
     }
@@ -174,12 +199,14 @@ std::vector<Cause> CausesOf(const std::vector<CompileError>& errors) {
     const Form form = FormOf(error.message);
     const std::string subject = SubjectOf(form);
     const auto found = std::find_if(causes.begin(), causes.end(), [&](const Cause& cause) {
-      return cause.form.text == form.text || (!subject.empty() && SubjectOf(cause.form) == subject);
+      return cause.error.header.empty() == error.header.empty() &&
+             (cause.form.text == form.text || (!subject.empty() && SubjectOf(cause.form) == subject));
     });
     if (found != causes.end()) {
       AddTo(error, form, &*found);
     } else {
-      const bool is_second = error.line > 0 && !error.is_ptxas && lines.contains(error.line);
+      const bool is_second = (error.line > 0 && !error.is_ptxas && lines.contains(error.line)) ||
+                             (error.line == 0 && !error.header.empty());
       causes.push_back({error, form, {error.line}, 0, {}, is_second});
     }
     lines.insert(error.line);
@@ -222,6 +249,7 @@ std::string CauseText(const Cause& cause, const std::vector<std::string_view>& s
   std::string text;
   if (error.line > 0) text += fmt::format("line {}", error.line);
   if (error.column > 0) text += fmt::format(", column {}", error.column);
+  if (!error.header.empty()) text += fmt::format("{}in {}", text.empty() ? "" : ": ", error.header);
   text += fmt::format("{}{}\n", text.empty() ? "" : ": ", Clip(error.message, kMaxMessageBytes));
   const bool is_shown = error.line > 0 && !error.is_ptxas &&
                         static_cast<size_t>(error.line) <= source.size() && quoted->insert(error.line).second;

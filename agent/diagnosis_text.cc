@@ -14,9 +14,10 @@ namespace kevin {
 namespace {
 
 constexpr double kDisturbed = 1.3;    // between the times of the diagnosis and of the verdict
-constexpr double kFetching = 1.3;     // cold over warm from which memory takes a part worth a word
-constexpr double kNoise = 1.1;        // warm over cold above which the two cannot be compared
+constexpr double kNoise = 1.1;        // between two times of a diagnosis that count as equal
+constexpr double kFits = 0.8;         // share of the largest cache that the tensors may fill
 constexpr double kPoorScaling = 0.6;  // share of the threads
+constexpr double kSlack = 0.15;       // between shares of the time that are found in two ways
 constexpr double kWaiting = 0.15, kMath = 0.1, kSystem = 0.05, kLeastHot = 0.1;  // shares of samples
 constexpr double kPageFaults = 8;                                                // a call
 constexpr double kSpills = 0.1;  // of the instructions of a loop
@@ -38,20 +39,34 @@ bool HasTimes(const Diagnosis& d, double measured_us, Points* points) {
   return false;
 }
 
-void AddThreads(const Diagnosis& d, Points* points) {
-  if (d.cold_us && d.one_thread_us && *d.cold_us > 0) {
-    const double gain = *d.one_thread_us / *d.cold_us;
-    std::string point = fmt::format("Threads: {} with 1 thread, {} with {}, {:.2g} times as fast.",
-                                    Us(*d.one_thread_us), Us(*d.cold_us), d.threads, gain);
-    if (gain < kPoorScaling * d.threads)
-      point +=
-          " The work is not divided over all of them, they compete for memory, or other programs used a core.";
-    points->push_back(point);
+// Why more threads gain little is said where the bandwidth is the reason; where threads wait, AddWaiting says so.
+void AddThreads(const Diagnosis& d, const MemoryFacts& memory, Points* points) {
+  if (!d.cold_us || !d.one_thread_us || *d.cold_us <= 0 || *d.one_thread_us <= 0 || d.threads < 2) return;
+  const double gain = *d.one_thread_us / *d.cold_us;
+  std::string point =
+      fmt::format("Threads: {} with 1 thread, {} with {}", Us(*d.one_thread_us), Us(*d.cold_us), d.threads);
+  if (gain > kNoise) {
+    point += fmt::format(", {} times as fast.", SignificantText(gain, 2));
+  } else if (gain < 1 / kNoise) {
+    point += fmt::format(": 1 thread is {} times as fast.", SignificantText(1 / gain, 2));
+  } else {
+    point += ": as fast with 1 thread, within noise.";
   }
+  if (gain < kPoorScaling * d.threads && gain >= 1 / kNoise && memory.bandwidth_share >= kNearCeiling)
+    point += " It is near the memory bandwidth, which more threads do not raise.";
+  points->push_back(point);
+}
+
+// A sample stops the process: threads that resume one after the other seem to wait. Where the times with one thread
+// and with all show that they hardly wait, nothing is said.
+bool AgreesWithTimes(const Diagnosis& d) {
+  if (!d.cold_us || !d.one_thread_us || *d.cold_us <= 0 || d.threads < 2) return true;
+  const double busy = *d.one_thread_us / *d.cold_us / d.threads;
+  return d.where.waiting <= 1 - busy + kSlack;
 }
 
 void AddWaiting(const Diagnosis& d, Points* points) {
-  if (d.where.samples > 0 && d.where.waiting >= kWaiting) {
+  if (d.where.samples > 0 && d.where.waiting >= kWaiting && AgreesWithTimes(d)) {
     points->push_back(fmt::format(
         "Threads wait for others {} of their time: a part runs on one thread, the parts are unequal, or they are short "
         "against the start of the threads.",
@@ -59,16 +74,21 @@ void AddWaiting(const Diagnosis& d, Points* points) {
   }
 }
 
-void AddCaches(const Diagnosis& d, Points* points) {
+// Only tensors that fit into the largest cache can be in it: of others nothing follows from the second time.
+void AddCaches(const Diagnosis& d, const MemoryFacts& memory, Points* points) {
   if (!d.cold_us || !d.warm_us || *d.warm_us <= 0 || *d.warm_us > kNoise * *d.cold_us) return;
-  const std::string times =
-      fmt::format("Caches: {} with cold caches, as it is measured, {} with inputs and outputs in the caches",
-                  Us(*d.cold_us), Us(*d.warm_us));
-  if (*d.cold_us >= kFetching * *d.warm_us) {
+  const bool is_known = memory.tensor_bytes > 0 && memory.cache_bytes > 0;
+  if (is_known && memory.tensor_bytes > kFits * memory.cache_bytes) return;
+  const std::string times = fmt::format(
+      "Caches: {} with cold caches, as it is measured, {} when the call before used the same tensors",
+      Us(*d.cold_us), Us(*d.warm_us));
+  if (!is_known) {
+    points->push_back(times + ".");
+  } else if (*d.cold_us > kNoise * *d.warm_us) {
     points->push_back(fmt::format("{}: {} of the time is spent on fetching data from memory.", times,
                                   PercentText(1 - *d.warm_us / *d.cold_us)));
   } else {
-    points->push_back(times + ": fetching data from memory is not what limits it.");
+    points->push_back(times + ", within noise: fetching data from memory is not what limits it.");
   }
 }
 
@@ -105,7 +125,8 @@ std::string ArithmeticText(const HotLoop& loop) {
   if (loop.packed > 0)
     parts.push_back(fmt::format("{} of arithmetic on vectors of {} bits", loop.packed, loop.vector_bits));
   if (loop.scalar > 0) parts.push_back(fmt::format("{} of scalar arithmetic", loop.scalar));
-  if (loop.multiply_adds > 0) parts.back() += fmt::format(" ({} multiply-adds)", loop.multiply_adds);
+  if (loop.multiply_adds > 0 && !parts.empty())
+    parts.back() += fmt::format(" ({})", Counted(loop.multiply_adds, "multiply-add"));
   if (loop.loads > 0) parts.push_back(fmt::format("{} with a load", loop.loads));
   if (loop.stores > 0) parts.push_back(fmt::format("{} with a store", loop.stores));
   return parts.empty() ? "" : fmt::format(", {}", fmt::join(parts, ", "));
@@ -174,12 +195,12 @@ void AddStages(const Diagnosis& d, Points* points) {
 
 }  // namespace
 
-std::string DiagnosisText(const Diagnosis& diagnosis, double measured_us) {
+std::string DiagnosisText(const Diagnosis& diagnosis, double measured_us, const MemoryFacts& memory) {
   Points points;
   AddStages(diagnosis, &points);
   if (HasTimes(diagnosis, measured_us, &points)) {
-    AddThreads(diagnosis, &points);
-    AddCaches(diagnosis, &points);
+    AddThreads(diagnosis, memory, &points);
+    AddCaches(diagnosis, memory, &points);
   }
   AddWaiting(diagnosis, &points);
   AddShares(diagnosis, &points);

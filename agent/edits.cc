@@ -12,7 +12,8 @@
 namespace kevin {
 namespace {
 
-constexpr size_t kMaxQuotedBytes = 100;  // of a line in a message
+constexpr size_t kMaxQuotedBytes = 100;            // of a line in a message
+constexpr size_t kMostComparedLines = 40'000'000;  // of a diff with the kernel, at most
 
 struct Hunk {
   std::optional<size_t> line;              // of the old file, from 0
@@ -172,6 +173,9 @@ Edited ApplyDiff(std::string_view diff, const std::string& base) {
   if (hunks.size() > kMostHunks) return {"", fmt::format("the diff has more than {} hunks", kMostHunks)};
   std::vector<std::string> lines;
   for (const std::string_view line : SplitLines(base)) lines.emplace_back(line);
+  size_t searched = 0;
+  for (const Hunk& hunk : hunks) searched += hunk.before.size() * lines.size();
+  if (searched > kMostComparedLines) return {"", "the diff is too long for this kernel"};
   std::ptrdiff_t moved = 0;  // lines that earlier hunks have added
   size_t behind = 0;         // the last one
   for (size_t i = 0; i < hunks.size(); ++i) {
@@ -277,10 +281,12 @@ std::string UnifiedDiff(const std::string& before, const std::string& after, con
 }
 
 std::optional<std::string> ReplaceFunctions(std::string_view code, const std::string& base) {
+  constexpr size_t kMostFunctions = 2000;  // of `base`
   const std::vector<FunctionText> own = FunctionsIn(code), old = FunctionsIn(base);
+  if (own.size() > kMostHunks || old.size() > kMostFunctions) return std::nullopt;
   const bool shares =
       std::any_of(own.begin(), own.end(), [&](const FunctionText& f) { return Defines(old, f.name); });
-  if (own.size() > kMostHunks || !shares || !NeedsBase(code, own, old)) return std::nullopt;
+  if (!shares || !NeedsBase(code, own, old)) return std::nullopt;
   std::string changed = base, pending;
   size_t from = 0;
   for (const FunctionText& function : own) {

@@ -11,6 +11,7 @@
 #include "agent/conversation.h"
 #include "agent/feedback.h"
 #include "agent/journal.h"
+#include "agent/machine.h"
 #include "agent/memory.h"
 #include "agent/parse.h"
 #include "agent/phase_gate.h"
@@ -90,7 +91,8 @@ class Episode {
         if (hooks_.on_budget) hooks_.on_budget();
         return;
       }
-      const ParsedReply reply = ParseReply(turn.reply, context_.kind, EarlierKernels());
+      const ReplyFacts facts{turn.reasoning, turn.stop_reason == StopReasonName(StopReason::kLength)};
+      const ParsedReply reply = ParseReply(turn.reply, context_.kind, EarlierKernels(), facts);
       turn.summary = reply.summary;
       turn.reply_form = reply.form;
       JudgeAndKeep(std::move(turn), reply, start);
@@ -332,8 +334,10 @@ class Episode {
                             context_.kind,    turn.trials, diagnosis};
     context.against_best = turn.evaluation.against_best;
     context.against_best_turn = turn.evaluation.against_best_turn.value_or(0);
-    if (reply != nullptr) context.advice = reply->advice, context.unread = reply->unread;
+    if (reply != nullptr)
+      context.advice = reply->advice, context.unread = reply->unread, context.note = reply->note;
     context.is_start = turn.turn == 0;
+    context.cache_bytes = cache_bytes_;
     if (!evaluation.unit_gflop_per_s.empty()) return Feedback(evaluation, context);
     Evaluation stored = evaluation;  // records do not have the rates of all units
     stored.unit_gflop_per_s = context_.unit_gflop_per_s;
@@ -383,6 +387,7 @@ class Episode {
   Asker asker_;
   Judge judge_;
   const Clock::time_point start_ = Clock::now();
+  const double cache_bytes_ = static_cast<double>(LargestCacheBytes(ReadMachine().caches));
   std::optional<Winner> winner_;
   int last_turn_ = 0;
   std::string budget_reached_;  // the policy's reason; empty: it was not reached

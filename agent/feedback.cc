@@ -1,10 +1,13 @@
 #include "agent/feedback.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "agent/code_text.h"
@@ -29,7 +32,6 @@ constexpr size_t kMaxFeedbackLogBytes = 1500;
 constexpr size_t kMaxPythonLogBytes = 3000;
 constexpr size_t kMaxSignatureBytes = 400;
 constexpr double kWideInterval = 1.15;  // half of it, as a factor, from which it is said what it hides
-constexpr const char* kSignatureFile = "required-signature:";  // as env/cpu/compile.cc names it
 
 std::string Fenced(std::string_view text) {
   return fmt::format("```\n{}{}```", text, text.ends_with("\n") ? "" : "\n");
@@ -42,6 +44,18 @@ std::string FencedReply(std::string_view text) {
   return fmt::format("{}\n{}\n{}", fence, TrimRight(text), fence);
 }
 
+MemoryFacts MemoryFactsOf(const Measured& m, const Evaluation& evaluation, const FeedbackContext& context) {
+  MemoryFacts memory;
+  if (!IsForGpu(context.kind) && !evaluation.device.starts_with("cuda"))
+    memory.cache_bytes = context.cache_bytes;
+  memory.bandwidth_share = RooflineOf(m, evaluation).memory;
+  if (context.problem == nullptr) return memory;
+  for (const auto* tensors : {&context.problem->inputs, &context.problem->outputs}) {
+    for (const ConcreteTensor& tensor : *tensors) memory.tensor_bytes += static_cast<double>(tensor.bytes);
+  }
+  return memory;
+}
+
 // Its rates, and the evidence of what limits it.
 std::string Remarks(const Measured& m, const Evaluation& evaluation, const FeedbackContext& context) {
   std::string text = RateText(m, evaluation);
@@ -51,7 +65,9 @@ std::string Remarks(const Measured& m, const Evaluation& evaluation, const Feedb
     text += "\n" + notes;
   if (const std::string advice = CeilingAdvice(m, evaluation, context.problem); !advice.empty())
     text += "\n" + advice;
-  const std::string evidence = context.diagnosis ? DiagnosisText(*context.diagnosis, m.candidate_us) : "";
+  const std::string evidence = context.diagnosis ? DiagnosisText(*context.diagnosis, m.candidate_us,
+                                                                 MemoryFactsOf(m, evaluation, context))
+                                                 : "";
   return evidence.empty() ? text : text + "\n" + evidence;
 }
 
@@ -126,13 +142,38 @@ std::string Describe(const ParseFailed& o, const Evaluation&, const FeedbackCont
   return text;
 }
 
-// The log without what the compiler says of the declaration behind the candidate (env/cpu/compile.cc).
-std::string WithoutSignature(const std::string& log) {
-  std::string rest;
+// What the compiler says of the declaration behind the candidate, the required signature (env/cpu/compile.cc).
+struct SignatureErrors {
+  bool is_other = false;       // `launch` has another signature
+  bool is_unfinished = false;  // the text before it is not complete
+  std::string open_lines;      // where the brackets stand that are not closed: "lines 1, 5"; empty: not said
+  std::string rest;            // the log without these lines
+};
+
+SignatureErrors SignatureErrorsIn(const std::string& log) {
+  constexpr int kMostOpenLines = 4;
+  SignatureErrors errors;
+  std::set<int> open;
   for (const std::string_view line : SplitLines(log)) {
-    if (!line.starts_with(kSignatureFile)) rest.append(line).append("\n");
+    // "candidate.cpp:5:20: note: to match this '{'"
+    const size_t note = line.find(": note: to match this"), colon = line.find(':');
+    if (note != std::string_view::npos && colon < note) {
+      const int number = std::atoi(std::string(line.substr(colon + 1, 9)).c_str());
+      if (number > 0 && open.size() < kMostOpenLines) open.insert(number);
+    }
+    if (!line.starts_with(std::string(kSignatureFile) + ":")) {
+      errors.rest.append(line).append("\n");
+    } else if (line.find("error: ") != std::string_view::npos) {
+      // Of clang the last one: "functions that differ only in their return type cannot be overloaded".
+      const bool is_other =
+          line.find("launch") != std::string_view::npos || line.find("overloaded") != std::string_view::npos;
+      (is_other ? errors.is_other : errors.is_unfinished) = true;
+    }
   }
-  return rest;
+  errors.is_unfinished = errors.is_unfinished && !errors.is_other;
+  if (!open.empty())
+    errors.open_lines = fmt::format("line{} {}", open.size() == 1 ? "" : "s", fmt::join(open, ", "));
+  return errors;
 }
 
 // Both signatures, the candidate's with its line.
@@ -158,16 +199,24 @@ std::string Describe(const CompileFailed& o, const Evaluation&, const FeedbackCo
     return fmt::format("The file {}{}:\n\n{}",
                        o.log.starts_with("extension ") ? "does not compile" : "cannot be imported", where,
                        Fenced(Clip(Trim(o.log), kMaxPythonLogBytes)));
-  if (context.problem == nullptr || o.log.find(kSignatureFile) == std::string::npos)
-    return fmt::format("The kernel does not compile{}:\n\n{}", where,
-                       Fenced(TrimmedErrors(o.log, context.source)));
-  std::string text =
-      fmt::format("The kernel does not compile{}: the signature of `launch` is not the required one.\n\n{}",
-                  where, Fenced(SignatureText(context)));
-  const std::string rest = WithoutSignature(o.log);
-  if (rest.find("error: ") != std::string::npos)
-    text += "\n\nFurther errors:\n\n" + Fenced(TrimmedErrors(rest, context.source));
-  return text;
+  const SignatureErrors signature = SignatureErrorsIn(o.log);
+  const bool has_more = signature.rest.find("error: ") != std::string::npos;
+  const std::string more = has_more ? Fenced(TrimmedErrors(signature.rest, context.source)) : std::string();
+  if (context.problem != nullptr && signature.is_other) {
+    return fmt::format(
+        "The kernel does not compile{}: the signature of `launch` is not the required one.\n\n{}{}", where,
+        Fenced(SignatureText(context)), has_more ? "\n\nFurther errors:\n\n" + more : "");
+  }
+  if (signature.is_unfinished) {
+    return fmt::format(
+        "The kernel does not compile{}: its text is not complete. {}.{}", where,
+        signature.open_lines.empty()
+            ? "A bracket, a comment, a string or an `#if` is not closed, or a semicolon is missing at the end"
+            : fmt::format("What is opened in {} is not closed", signature.open_lines),
+        has_more ? "\n\n" + more : "");
+  }
+  return fmt::format("The kernel does not compile{}:\n\n{}", where,
+                     Fenced(TrimmedErrors(o.log, context.source)));
 }
 
 bool Has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
@@ -286,6 +335,7 @@ std::string Feedback(const Evaluation& evaluation, const FeedbackContext& contex
                     wrong != nullptr && wrong->error_bound > 0 ? wrong->max_error / wrong->error_bound : 0);
       !notes.empty())
     text += "\n" + notes;
+  if (!context.note.empty()) text += "\n" + context.note;
   if (!evaluation.cached_from.empty() && !context.is_start) {
     text += "\nAn identical kernel was judged before, and this is its stored verdict. Try something else.";
   }

@@ -23,7 +23,9 @@ struct FeedbackContext {
   std::optional<Ratio> against_best = {};
   int against_best_turn = 0;
   std::string advice = {}, unread = {};  // of a reply that could not be read (ParsedReply)
+  std::string note = {};                 // of a reply that was read (ParsedReply)
   bool is_start = false;                 // the kernel of --from
+  double cache_bytes = 0;                // of the largest cache of the CPU that ran it; 0: unknown
 };
 
 // Markdown without a line end at the end.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -53,6 +54,17 @@ MachineFacts ReadMachine() {
   facts.memory_mb = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE) / (1 << 20);
   facts.kernel = KernelRelease();
   return facts;
+}
+
+int64_t LargestCacheBytes(const std::vector<std::string>& caches) {
+  int64_t most = 0;
+  for (const std::string& cache : caches) {
+    const size_t size = cache.rfind(' ');
+    if (size == std::string::npos) continue;
+    const int shift = cache.back() == 'K' ? 10 : cache.back() == 'M' ? 20 : cache.back() == 'G' ? 30 : 0;
+    most = std::max<int64_t>(most, std::strtoll(cache.c_str() + size, nullptr, 10) << shift);
+  }
+  return most;
 }
 
 std::string MachineLine(const MachineFacts& facts) {

@@ -23,6 +23,9 @@ struct MachineFacts {
 
 MachineFacts ReadMachine();
 
+// Of the largest one of MachineFacts::caches, in bytes; 0: unknown.
+int64_t LargestCacheBytes(const std::vector<std::string>& caches);
+
 // "AMD EPYC 9354, 2 cores, avx2 fma avx512f, L1d 32K, L2 1024K, L3 32768K, 8 GB memory"
 std::string MachineLine(const MachineFacts& facts);
 std::string MachineJson(const MachineFacts& facts);  // an object, for RunRecord::machine

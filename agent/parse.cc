@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <span>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "agent/code_text.h"
 #include "agent/edits.h"
 #include "agent/reply_blocks.h"
+#include "agent/reply_text.h"
 #include "agent/text.h"
 #include "env/error.h"
 #include "env/printable.h"
@@ -31,35 +33,6 @@ bool MentionsLaunch(std::string_view code) {
     if (next != std::string_view::npos && code[next] == '(') return true;
   }
   return false;
-}
-
-// "{ ... launch(...) { ... } ... }": not only a call of it.
-bool DefinesLaunch(std::string_view code) {
-  const std::vector<FunctionText> functions = FunctionsIn(code);
-  return std::any_of(functions.begin(), functions.end(),
-                     [](const FunctionText& function) { return function.name == "launch"; });
-}
-
-// Linear in the text: a hostile reply has a million tags.
-std::string WithoutReasoning(const std::string& text, const std::string& name) {
-  const std::string open = "<" + name + ">", close = "</" + name + ">";
-  std::string out;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t start = text.find(open, at);
-    if (start == std::string::npos) {
-      out.append(text, at);
-      break;
-    }
-    const size_t end = text.find(close, start);
-    out.append(text, at, start - at);
-    if (end == std::string::npos) {
-      if (out.find(close) != std::string::npos) out.append(text, start);
-      break;
-    }
-    at = end + close.size();
-  }
-  const size_t last = out.rfind(close);
-  return last == std::string::npos ? out : out.substr(last + close.size());
 }
 
 std::string Prose(const std::vector<std::string_view>& lines, const std::vector<ReplyBlock>& blocks,
@@ -79,6 +52,34 @@ bool IsDiffBlock(const ReplyBlock& block) {
   return block.language == "diff" || block.language == "patch" || IsDiff(block.code);
 }
 
+// A block marked as a diff that is a whole kernel: without hunks and marks of lines, or with each line added.
+void TakeAsKernel(const std::string& kind, ReplyBlock* block) {
+  if (!IsDiffBlock(*block)) return;
+  std::string plain, added;
+  bool is_plain = true, is_added = true;
+  for (const std::string_view line : SplitLines(block->code)) {
+    const bool is_header = line.starts_with("@@") || line.starts_with("--- ") || line.starts_with("+++ ") ||
+                           line.starts_with("diff ") || line.starts_with("index ") ||
+                           line.starts_with("new file ") || line.starts_with("\\ No newline");
+    const bool is_marked = line.starts_with("+") || line.starts_with("-");
+    is_plain = is_plain && !is_header && !is_marked;
+    plain.append(line).append("\n");
+    if (is_header || Trim(line).empty()) continue;
+    is_added = is_added && line.starts_with("+");
+    added.append(line.substr(1)).append("\n");
+  }
+  const std::string& code = is_plain ? plain : added;
+  const bool is_kernel = (is_plain || is_added) && DefinesCandidate(code, kind) &&
+                         (IsPython(kind) ? IsCompletePython(code) : IsCompleteCode(code));
+  if (is_kernel) block->code = code, block->language.clear();
+}
+
+std::vector<ReplyBlock> BlocksOf(const std::vector<std::string_view>& lines, const std::string& kind) {
+  std::vector<ReplyBlock> blocks = FindBlocks(lines, kind);
+  for (ReplyBlock& block : blocks) TakeAsKernel(kind, &block);
+  return blocks;
+}
+
 bool IsUsable(const ReplyBlock& block) {
   return !Trim(block.code).empty() && (block.closed || IsCompleteCode(block.code));
 }
@@ -92,27 +93,25 @@ const ReplyBlock* LastBlock(const std::vector<ReplyBlock>& blocks, const std::st
     // A wrong mark does not hide a kernel.
     if (!IsOtherLanguage(block.language, kind)) return true;
     if (IsPython(kind)) return false;
-    return kind != "ptx" && !IsPtx(block.language) && DefinesLaunch(block.code) &&
+    return kind != "ptx" && !IsPtx(block.language) && DefinesCandidate(block.code, kind) &&
            HasWord(Mask(block.code).text, "void");
   });
   return found == blocks.rend() ? nullptr : &*found;
 }
 
-// What every candidate of a Python kind defines.
-bool DefinesModel(std::string_view code, const std::string& kind) {
-  const std::string_view definition = kind == "triton" ? "def launch" : "class ModelNew";
-  for (size_t at = code.find(definition); at != std::string_view::npos; at = code.find(definition, at + 1)) {
-    if (at == 0 || code[at - 1] == '\n') return true;
-  }
-  return false;
-}
-
 const ReplyBlock* BlockWithLaunch(const std::vector<ReplyBlock>& blocks, const std::string& kind) {
   if (IsPython(kind))
-    return LastBlock(blocks, kind,
-                     [&](const ReplyBlock& block) { return block.closed && DefinesModel(block.code, kind); });
-  for (const auto has_launch : {&DefinesLaunch, &MentionsLaunch}) {
-    if (kind != "cpp") {  // text around a GPU's kernel often shows host code that calls `launch`
+    return LastBlock(blocks, kind, [&](const ReplyBlock& block) {
+      return block.closed && DefinesCandidate(block.code, kind);
+    });
+  const auto defines = [&](const std::string& code) { return DefinesCandidate(code, kind); };
+  for (const std::function<bool(const std::string&)>& has_launch :
+       {std::function<bool(const std::string&)>(defines), {MentionsLaunch}}) {
+    if (kind == "cpp") {  // that for the CPU, where there is one for a GPU too
+      const ReplyBlock* block = LastBlock(
+          blocks, kind, [&](const ReplyBlock& b) { return has_launch(b.code) && !IsCudaCode(b.code); });
+      if (block != nullptr) return block;
+    } else {  // text around a GPU's kernel often shows host code that calls `launch`
       const ReplyBlock* tagged = LastBlock(
           blocks, kind, [&](const ReplyBlock& b) { return IsTagOf(b.language, kind) && has_launch(b.code); });
       if (tagged != nullptr) return tagged;
@@ -156,69 +155,29 @@ std::optional<BareFile> FindBareFile(const std::vector<std::string_view>& lines,
   };
   while (file.end > file.first && !ends_code(lines[file.end - 1])) --file.end;
   for (size_t i = file.first; i < file.end; ++i) file.code.append(lines[i]).append("\n");
-  if (IsPython(kind)) return DefinesModel(file.code, kind) ? std::optional(file) : std::nullopt;
-  if (!DefinesLaunch(file.code) || !IsCompleteCode(file.code)) return std::nullopt;
+  const bool is_complete = IsPython(kind) || IsCompleteCode(file.code);
+  if (!is_complete || !DefinesCandidate(file.code, kind)) return std::nullopt;
   return file;
-}
-
-bool IsPyTorchModule(std::string_view text) {
-  return HasWord(text, "ModelNew") || text.find("torch::Tensor") != std::string_view::npos ||
-         text.find("load_inline") != std::string_view::npos ||
-         (text.find("import torch") != std::string_view::npos && HasWord(text, "class"));
 }
 
 // The name of a further file of the reply that `code` includes: the other blocks or the prose name it.
 std::string OtherFileOf(std::string_view code, const std::string& answer,
                         const std::vector<ReplyBlock>& blocks) {
+  constexpr int kMostFileNames = 20;  // each is looked for in the whole answer
+  int names = 0;
   if (blocks.size() < 2) return "";
   for (const std::string_view line : SplitLines(code)) {
     const std::string_view text = Trim(line);
     if (!text.starts_with("#include")) continue;
     const size_t open = text.find('"'), close = text.rfind('"');
     if (open == std::string_view::npos || close <= open + 1) continue;
+    if (++names > kMostFileNames) break;
     const std::string name(text.substr(open + 1, close - open - 1));
     for (size_t at = answer.find(name); at != std::string::npos; at = answer.find(name, at + 1)) {
       if (at == 0 || answer[at - 1] != '"') return name;
     }
   }
   return "";
-}
-
-struct Failure {
-  std::string reason, advice;
-};
-
-Failure WhyNoSource(std::string_view reply, const std::string& answer, const std::vector<ReplyBlock>& blocks,
-                    const std::string& kind) {
-  const std::string language = LanguageOf(kind);
-  if (Trim(reply).empty()) return {"the reply was empty", ""};
-  if (Trim(answer).empty())
-    return {"the reply ended inside its reasoning, before an answer",
-            "Reason briefly and leave enough of the length limit for the file."};
-  if (!IsPython(kind) && IsPyTorchModule(answer))
-    return {
-        fmt::format("the reply is a PyTorch module or extension, and {} is asked for", language),
-        "Do not write `class ModelNew`, `load_inline` or `torch::Tensor`: put the computation of `forward` into "
-        "the function `launch` of the rules, on plain pointers."};
-  if (blocks.empty()) return {"the reply held no fenced code block and is no complete file", ""};
-  if (!blocks.back().closed && !Trim(blocks.back().code).empty())
-    return {"the reply was cut off inside its code block", "Keep the reply within the length limit."};
-  for (const ReplyBlock& block : blocks) {
-    if (IsUsable(block) && IsOtherLanguage(block.language, kind))
-      return {fmt::format("its code is marked `{}`, and {} is asked for", Clip(block.language, 20), language),
-              ""};
-  }
-  return {"the reply's code blocks were empty or not " + language, ""};
-}
-
-std::string UnixLines(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
-    out += text[i] == '\r' ? '\n' : text[i];
-  }
-  return out;
 }
 
 // The beginning and the end of what was not understood; no control characters.
@@ -233,53 +192,77 @@ std::string Shortened(std::string_view text) {
 
 class Reader {
  public:
-  Reader(std::string_view reply, const std::string& kind, std::span<const std::string> bases)
+  Reader(std::string_view reply, const std::string& kind, std::span<const std::string> bases,
+         const ReplyFacts& facts)
       : reply_(reply),
         kind_(kind),
         bases_(bases),
-        answer_(WithoutReasoning(WithoutReasoning(UnixLines(reply), "think"), "thinking")),
-        lines_(SplitLines(answer_)),
-        blocks_(FindBlocks(lines_, kind)) {}
+        facts_(facts),
+        answer_(WithoutReasoning(WithUnixLines(reply))),
+        clean_(WithoutHidden(answer_.text)),
+        lines_(SplitLines(clean_.text)),
+        blocks_(BlocksOf(lines_, kind)) {}
 
   ParsedReply Read() {
     if (!(TakeKernel() || TakeDiff() || TakeRest() || TakeBare()) && parsed_.failure.empty())
-      Fail(WhyNoSource(reply_, answer_, blocks_, kind_));
+      Fail(WhyNoSource(reply_, facts_, answer_, blocks_, kind_));
     if (parsed_.source && parsed_.source->size() > kMaxSourceBytes)
       Fail({"the code block is larger than 512 KiB", "Write loops and templates instead of repeated code."});
     if (!parsed_.failure.empty()) {
       parsed_.summary = Prose(lines_, blocks_, 0, lines_.size());
-      parsed_.unread = Shortened(answer_);
+      parsed_.unread = Shortened(answer_.text);
     }
     return std::move(parsed_);
   }
 
  private:
-  void Fail(Failure failure) {
+  void Fail(ReplyFailure failure) {
     parsed_.source.reset();
-    parsed_.form.clear();
+    parsed_.form.clear(), parsed_.note.clear();
     parsed_.failure = std::move(failure.reason), parsed_.advice = std::move(failure.advice);
   }
 
+  void AddNote(const std::string& note) {
+    if (!note.empty()) parsed_.note += (parsed_.note.empty() ? "" : " ") + note;
+  }
+
   bool Take(std::string source, const char* form, size_t first_line, size_t end_line) {
+    const bool is_whole = form == std::string_view("whole");
     parsed_.source = std::move(source);
     parsed_.form = form;
     parsed_.summary = Prose(lines_, blocks_, end_line, lines_.size());
     if (parsed_.summary.empty()) parsed_.summary = Prose(lines_, blocks_, 0, first_line);
+    // Behind the line of the fence a whole kernel begins with line 1.
+    AddNote(HiddenNote(clean_.hidden, first_line + 1, end_line, is_whole ? 1 : 0));
     return true;
+  }
+
+  bool FailForKind(const ReplyBlock& block) {
+    std::optional<ReplyFailure> failure = WhyOtherKind(block.code, kind_);
+    if (failure) Fail(std::move(*failure));
+    return failure.has_value();
+  }
+
+  bool TakeWhole(const ReplyBlock& block) {
+    parsed_.truncated_fence = !block.closed;
+    AddNote(OtherBlocksNote(blocks_, block, kind_));
+    return Take(block.code, "whole", block.first_line, block.end_line);
   }
 
   // A block with `launch`: a whole kernel, or functions of an earlier one.
   bool TakeKernel() {
     const ReplyBlock* block = BlockWithLaunch(blocks_, kind_);
     if (block == nullptr) return false;
-    if (const std::string file = OtherFileOf(block->code, answer_, blocks_); !file.empty()) {
+    if (FailForKind(*block)) return true;
+    if (const std::string file = OtherFileOf(block->code, clean_.text, blocks_); !file.empty()) {
       Fail({fmt::format("the kernel includes `{}`, another file of the reply, and only one file is judged",
                         Clip(file, 60)),
             "Put its content into the file."});
       return true;
     }
+    if (!TakeFunctions(*block)) return TakeWhole(*block);
     parsed_.truncated_fence = !block->closed;
-    return TakeFunctions(*block) || Take(block->code, "whole", block->first_line, block->end_line);
+    return true;
   }
 
   bool TakeFunctions(const ReplyBlock& block) {
@@ -300,7 +283,8 @@ class Reader {
       diff += block.code;
       first = std::min(first, block.first_line), end = block.end_line;
     }
-    if (diff.empty() && blocks_.empty() && IsDiff(answer_)) diff = answer_, first = 0, end = lines_.size();
+    if (diff.empty() && blocks_.empty() && IsDiff(clean_.text))
+      diff = clean_.text, first = 0, end = lines_.size();
     if (diff.empty()) return false;
     if (bases_.empty()) {
       Fail({"the reply is a diff, and there is no earlier kernel", ""});
@@ -322,8 +306,7 @@ class Reader {
     if (block == nullptr) return false;
     if (TakeFunctions(*block)) return true;
     if (!IsPython(kind_) && IsPyTorchModule(block->code)) return false;
-    parsed_.truncated_fence = !block->closed;
-    return Take(block->code, "whole", block->first_line, block->end_line);
+    return FailForKind(*block) || TakeWhole(*block);
   }
 
   bool TakeBare() {
@@ -334,13 +317,16 @@ class Reader {
     parsed_.form = "file";
     parsed_.summary = Prose(lines_, {}, file->end, lines_.size());
     if (parsed_.summary.empty()) parsed_.summary = Prose(lines_, {}, 0, file->first);
+    AddNote(HiddenNote(clean_.hidden, file->first, file->end, 1));
     return true;
   }
 
   const std::string_view reply_;
   const std::string& kind_;
   const std::span<const std::string> bases_;
-  const std::string answer_;
+  const ReplyFacts& facts_;
+  const ReplyAnswer answer_;
+  const CleanText clean_;
   const std::vector<std::string_view> lines_;
   const std::vector<ReplyBlock> blocks_;
   ParsedReply parsed_;
@@ -348,7 +334,8 @@ class Reader {
 
 }  // namespace
 
-ParsedReply ParseReply(std::string_view reply, const std::string& kind, std::span<const std::string> bases) {
+ParsedReply ParseReply(std::string_view reply, const std::string& kind, std::span<const std::string> bases,
+                       const ReplyFacts& facts) {
   if (reply.size() > kMaxReplyBytes) {
     ParsedReply parsed;
     parsed.failure = fmt::format("the reply is larger than {} MiB", kMaxReplyBytes >> 20);
@@ -356,7 +343,7 @@ ParsedReply ParseReply(std::string_view reply, const std::string& kind, std::spa
     parsed.unread = Shortened(reply);
     return parsed;
   }
-  return Reader(reply, kind, bases).Read();
+  return Reader(reply, kind, bases, facts).Read();
 }
 
 std::string FenceOf(const std::string& kind) { return IsPython(kind) ? "python" : kind; }

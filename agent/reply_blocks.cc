@@ -83,16 +83,41 @@ void AppendCode(std::string_view line, size_t indent, std::string* code) {
   code->append(line.substr(skip)).append("\n");
 }
 
-// A fence in a raw string or a block comment of the code closes nothing, if one below closes the block with the code.
-bool IsInsideLiteral(const ReplyBlock& block, const std::vector<std::string_view>& lines, size_t line) {
+// `code` is that of the block up to a fence: whether a literal or a comment is open there.
+bool EndsInside(std::string_view code, bool is_python) {
+  const MaskedCode masked = is_python ? MaskPython(code) : Mask(code);
+  return masked.ends_inside || masked.ends_in_line;
+}
+
+bool IsComplete(std::string_view code, bool is_python) {
+  return is_python ? IsCompletePython(code) : IsCompleteCode(code);
+}
+
+// Cheap: whether a literal or a comment may be open at the fence at `at` of `line`.
+bool MayHideFence(const ReplyBlock& block, std::string_view line, size_t at, bool is_python) {
+  constexpr size_t kLargest = size_t{1} << 20;  // no kernel is as large
+  if (block.code.size() > kLargest) return false;
+  const auto has = [&](const char* part) { return block.code.find(part) != std::string::npos; };
+  const bool is_open = is_python ? has("\"\"\"") || has("'''") : has("R\"") || has("/*");
+  return is_open || block.code.ends_with("\\\n") || !Trim(line.substr(0, at)).empty();
+}
+
+// A fence in a literal or a comment of the code opens and closes nothing, if one below closes the block with the code.
+bool IsInsideLiteral(const ReplyBlock& block, const Fence& open, const std::vector<std::string_view>& lines,
+                     size_t line, size_t at, const std::string& kind) {
   constexpr size_t kFarthest = 2000;  // lines
   constexpr int kMostFences = 8;
-  if (!Mask(block.code).ends_inside) return false;
+  const bool is_python = IsPython(kind);
   std::string code = block.code;
+  const std::string here = code + std::string(Trim(lines[line].substr(0, at)));
+  if (!EndsInside(here, is_python)) return false;
+  // "}  // the end```"
+  if (IsComplete(here, is_python) && DefinesCandidate(here, kind)) return false;
   int fences = 0;
   for (size_t i = line; i < std::min(lines.size(), line + kFarthest) && fences < kMostFences; ++i) {
-    if (i > line && Trim(lines[i]).starts_with("```")) {
-      if (IsCompleteCode(code)) return true;
+    const std::optional<size_t> close = i > line ? ClosingFence(lines[i], open) : std::nullopt;
+    if (close) {
+      if (IsComplete(code + std::string(lines[i].substr(0, *close)), is_python)) return true;
       ++fences;
     }
     code.append(lines[i]).append("\n");
@@ -100,11 +125,20 @@ bool IsInsideLiteral(const ReplyBlock& block, const std::vector<std::string_view
   return false;
 }
 
-bool MayHideFence(const ReplyBlock& block) {
-  return block.code.find("R\"") != std::string::npos || block.code.find("/*") != std::string::npos;
-}
-
 }  // namespace
+
+bool DefinesCandidate(std::string_view code, const std::string& kind) {
+  if (!IsPython(kind)) {
+    const std::vector<FunctionText> functions = FunctionsIn(code);
+    return std::any_of(functions.begin(), functions.end(),
+                       [](const FunctionText& function) { return function.name == "launch"; });
+  }
+  const std::string_view definition = kind == "triton" ? "def launch" : "class ModelNew";
+  for (size_t at = code.find(definition); at != std::string_view::npos; at = code.find(definition, at + 1)) {
+    if (at == 0 || code[at - 1] == '\n') return true;
+  }
+  return false;
+}
 
 bool IsPtx(std::string_view language) { return IsOneOf(language, std::array{"ptx", "asm"}); }
 
@@ -134,14 +168,16 @@ std::vector<ReplyBlock> FindBlocks(const std::vector<std::string_view>& lines, c
   std::vector<ReplyBlock> blocks;
   std::optional<Fence> open;
   int looks = 0;  // for literals around a fence
+  const auto is_hidden = [&](size_t line, size_t at) {
+    return MayHideFence(blocks.back(), lines[line], at, IsPython(kind)) && looks++ < kMostLooksForLiterals &&
+           IsInsideLiteral(blocks.back(), *open, lines, line, at, kind);
+  };
   for (size_t i = 0; i < lines.size(); ++i) {
     if (open) {
       ReplyBlock& block = blocks.back();
       block.end_line = i + 1;
       const auto close = ClosingFence(lines[i], *open);
-      const bool is_hidden = close && !IsPython(kind) && MayHideFence(block) &&
-                             looks++ < kMostLooksForLiterals && IsInsideLiteral(block, lines, i);
-      if (close && !is_hidden) {
+      if (close && !is_hidden(i, *close)) {
         if (!Trim(lines[i].substr(0, *close)).empty()) {
           AppendCode(lines[i].substr(0, *close), open->indent, &block.code);
         }
@@ -150,7 +186,7 @@ std::vector<ReplyBlock> FindBlocks(const std::vector<std::string_view>& lines, c
         continue;
       }
       const auto next = OpeningFence(lines[i]);
-      if (!next || !IsOfKind(next->language, kind)) {
+      if (!next || !IsOfKind(next->language, kind) || is_hidden(i, next->indent)) {
         AppendCode(lines[i], open->indent, &block.code);
         continue;
       }

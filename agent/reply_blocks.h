@@ -20,6 +20,9 @@ struct ReplyBlock {
 // the lines, also where many fences stand in literals.
 std::vector<ReplyBlock> FindBlocks(const std::vector<std::string_view>& lines, const std::string& kind);
 
+// The code defines what every candidate of the kind has: a function `launch`, in Python `class ModelNew` or `def launch`.
+bool DefinesCandidate(std::string_view code, const std::string& kind);
+
 bool IsPtx(std::string_view language);
 
 // Marked for the kind: `cuda` or `cu`, `ptx`, ...

@@ -27,6 +27,14 @@ std::string OneLine(std::string_view text) {
   return std::string(text.substr(0, text.find_last_not_of(" \t") + 1));
 }
 
+// Of a diagnostic behind the candidate's text: its line is none of the candidate. Of clang it may be "functions that differ only
+// in their return type cannot be overloaded".
+std::string SignatureError(std::string_view message) {
+  const bool is_signature = message.find("launch") != std::string_view::npos ||
+                            message.find("overloaded") != std::string_view::npos;
+  return is_signature ? "the signature of `launch` is not the required one" : "its text is not complete";
+}
+
 // The first error of a compiler's or linker's log, without the file's name; its first line when none is
 // found.
 std::string FirstCompileError(std::string_view log) {
@@ -36,6 +44,7 @@ std::string FirstCompileError(std::string_view log) {
     const size_t line_start = log.rfind('\n', at) + 1;  // npos + 1 is 0
     const size_t colon = log.find(':', line_start);
     const std::string_view name = log.substr(line_start, colon - line_start);
+    if (name == kSignatureFile) return SignatureError(OneLine(log.substr(at)));
     const bool is_line_number =
         name.find_first_not_of("0123456789") == std::string_view::npos;  // a reason, not a log
     return OneLine(log.substr(colon < at && !is_line_number ? colon + 1 : line_start));

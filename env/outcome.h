@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -24,6 +25,10 @@ inline constexpr int kSecurityRulesVersion = 5;
 struct ParseFailed {
   std::string message;
 };
+
+// The file of the diagnostics of a wrong signature of `launch`: "required-signature:1:17: error: ...". Their line is not one
+// of the candidate.
+inline constexpr std::string_view kSignatureFile = "required-signature";
 
 struct CompileFailed {
   std::string log;         // compiler output, trimmed

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "agent/journal.h"
 #include "agent/knob_feedback.h"
 #include "agent/ranking.h"
 #include "agent/shape_records.h"
@@ -20,22 +21,63 @@ std::string PairsText(const EvaluationRecord& made) {
                      RatioText(ratio.value, ratio.low, ratio.high), StandingWord(StandingOf(ratio)));
 }
 
-// The turns that were measured again and did not win: what decided are the pairs that they share with another turn.
-std::string OtherConfirmations(Store& store, const EpisodeRecord& e) {
+struct Again {
+  std::string speedup;  // the latest, or the outcome
+  std::string pairs;    // the latest comparison with another turn in the same pairs
+};
+
+// Of the confirmations of a turn; nullopt: it was not measured again.
+std::optional<Again> MeasuredAgain(Store& store, const std::string& episode, int turn) {
+  std::optional<Again> again;
+  for (const EvaluationRecord& made : store.LoadEvaluations(episode, turn)) {
+    if (made.purpose != "confirm") continue;
+    if (!again) again.emplace();
+    again->speedup = made.speedup ? fmt::format("{:.3g}x", made.speedup->value) : made.outcome;
+    if (made.speedup && made.against_best) again->pairs = PairsText(made);
+  }
+  return again;
+}
+
+// When it was measured again, or else when it took the lead.
+std::string PairsOfBest(Store& store, const std::string& episode, const TurnRecord& best) {
+  const std::optional<Again> again = MeasuredAgain(store, episode, best.turn);
+  if (again && !again->pairs.empty()) return again->pairs;
+  return best.evaluation.against_best ? PairsText(best.evaluation) : "";
+}
+
+std::string SpeedupText(const EvaluationRecord& e) {
+  return e.speedup ? fmt::format("{:.3g}x", e.speedup->value) : e.outcome;
+}
+
+// Of a turn that was not measured again though its speed-up reads higher than that of the best: how they compare by
+// pairs.
+std::string WhyNotBest(const std::vector<TurnRecord>& turns, const TurnRecord& turn, const EpisodeRecord& e) {
+  if (!IsCorrectTurn(turn) || turn.evaluation.speedup->value <= *e.best_speedup) return "";
+  const std::optional<Ratio> ratio = CompareTurns(turns, turn.turn, *e.best_turn);
+  const std::string reading = SpeedupText(turn.evaluation);
+  if (!ratio)
+    return fmt::format("          turn {} read {}, at another time than the best and not in the same pairs\n",
+                       turn.turn, reading);
+  return fmt::format("          turn {} read {} and is {} against turn {} by pairs: {}\n", turn.turn, reading,
+                     RatioText(ratio->value, ratio->low, ratio->high), *e.best_turn,
+                     StandingWord(StandingOf(*ratio)));
+}
+
+// What decided are the pairs that the best turn shares with others: how it was compared itself, the turns that were
+// measured again and did not win, and those whose speed-ups read otherwise.
+std::string HowDecided(Store& store, const EpisodeRecord& e) {
+  const std::vector<TurnRecord> turns = CurrentTurns(store, e.id);
   std::string text;
-  for (const TurnRecord& turn : store.LoadTurns(e.id)) {
-    if (turn.turn == *e.best_turn) continue;
-    std::string again, pairs;
-    for (const EvaluationRecord& made : store.LoadEvaluations(e.id, turn.turn)) {
-      if (made.purpose != "confirm") continue;
-      again = made.speedup ? fmt::format("{:.3g}x", made.speedup->value) : made.outcome;
-      if (made.speedup && made.against_best) pairs = PairsText(made);
+  for (const TurnRecord& turn : turns) {
+    if (turn.turn == *e.best_turn) {
+      const std::string pairs = PairsOfBest(store, e.id, turn);
+      if (!pairs.empty()) text += fmt::format("          turn {}{}\n", turn.turn, pairs.substr(1));
+      continue;
     }
-    if (again.empty()) continue;
-    const std::string first = turn.evaluation.speedup ? fmt::format("{:.3g}x", turn.evaluation.speedup->value)
-                                                      : turn.evaluation.outcome;
-    text += fmt::format("          turn {} was {} and is {} when measured again{}\n", turn.turn, first, again,
-                        pairs);
+    const std::optional<Again> again = MeasuredAgain(store, e.id, turn.turn);
+    text += again ? fmt::format("          turn {} was {} and is {} when measured again{}\n", turn.turn,
+                                SpeedupText(turn.evaluation), again->speedup, again->pairs)
+                  : WhyNotBest(turns, turn, e);
   }
   return text;
 }
@@ -89,7 +131,7 @@ std::string BestText(Store& store, const EpisodeRecord& e, const std::optional<B
              "best      {} with {}{}{}, measured again\n", turn,
              RatioText(*e.best_speedup, e.best_speedup_low.value_or(0), e.best_speedup_high.value_or(0)),
              over_baseline.empty() ? "" : " over eager", over_baseline) +
-         BestShapes(store, e) + OtherConfirmations(store, e);
+         BestShapes(store, e) + HowDecided(store, e);
 }
 
 }  // namespace kevin

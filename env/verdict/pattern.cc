@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <optional>
 
@@ -15,41 +16,61 @@ constexpr int64_t kSamples = 4096;     // values that are compared with a rule
 constexpr int64_t kLeastSamples = 8;   // fewer prove no rule
 constexpr double kClose = 1e-3;        // relative: equal up to rounding
 constexpr int64_t kLargestTile = 256;  // along a dimension
+constexpr double kNearly = 0.9;        // share of a place from which nearly all of it is incorrect
+constexpr double kInside = 0.95;       // share of the incorrect elements that a place must have
+constexpr int64_t kMostListed = 6;     // indices without a rule that are named one by one
 
-// The indices along one dimension that incorrect elements have: first, first + step, ..., count of them.
-struct Progression {
+// The indices along one dimension that incorrect elements have: first, first + step, ..., count of them; or, without such
+// a rule and if they are few, a list.
+struct Indices {
   int64_t first = 0, step = 1, count = 0;
-  bool is_regular = true;
+  std::vector<int64_t> listed;  // empty: the rule
+  bool is_known = true;         // neither a rule nor few
   int64_t Last() const { return first + step * (count - 1); }
+  bool Has(int64_t index) const {
+    if (!listed.empty()) return std::find(listed.begin(), listed.end(), index) != listed.end();
+    return index >= first && index <= Last() && (index - first) % step == 0;
+  }
+};
+
+// The product of the indices of all dimensions.
+struct Block {
+  std::vector<Indices> dimensions;
+  int64_t volume = 0, inside = 0;  // elements; those that are incorrect
+  double Fill() const { return volume > 0 ? static_cast<double>(inside) / static_cast<double>(volume) : 0; }
 };
 
 struct Places {
   int64_t count = 0, first = -1, last = -1;
-  int64_t stride = 0;  // greatest common divisor of the distances from the first
-  std::vector<Progression> dimensions;
-  std::vector<int64_t> samples;  // flat indices
+  int64_t stride = 0;                        // greatest common divisor of the distances from the first
+  std::vector<std::vector<int64_t>> counts;  // of each dimension: incorrect elements by index
+  std::vector<int64_t> samples;              // flat indices
 };
 
-Progression ProgressionOf(const std::vector<uint8_t>& present) {
-  Progression p;
-  int64_t before = -1;
-  for (size_t i = 0; i < present.size(); ++i) {
-    if (present[i] == 0) continue;
-    const auto at = static_cast<int64_t>(i);
-    if (p.count == 0) p.first = at;
-    if (p.count == 1) p.step = at - before;
-    if (p.count > 1 && at - before != p.step) p.is_regular = false;
-    ++p.count;
-    before = at;
+// Of the indices with at least `least` incorrect elements.
+Indices IndicesOf(const std::vector<int64_t>& counts, int64_t least) {
+  std::vector<int64_t> present;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] >= least) present.push_back(static_cast<int64_t>(i));
   }
-  return p;
+  Indices indices;
+  if (present.empty()) return indices;
+  indices.first = present.front();
+  int64_t step = 0;
+  for (const int64_t index : present) step = std::gcd(step, index - indices.first);
+  indices.step = std::max<int64_t>(step, 1);
+  indices.count = (present.back() - indices.first) / indices.step + 1;
+  const auto found = static_cast<int64_t>(present.size());
+  if (static_cast<double>(found) >= kNearly * static_cast<double>(indices.count)) return indices;
+  indices.is_known = found <= kMostListed;
+  if (indices.is_known) indices.listed = std::move(present), indices.count = found;
+  return indices;
 }
 
 Places Find(const IncorrectElements& e) {
   Places places;
   const auto elements = static_cast<int64_t>(e.mask.size());
-  std::vector<std::vector<uint8_t>> present;
-  for (const int64_t extent : e.shape) present.emplace_back(static_cast<size_t>(extent), 0);
+  for (const int64_t extent : e.shape) places.counts.emplace_back(static_cast<size_t>(extent), 0);
   for (int64_t i = 0; i < elements; ++i) {
     if (e.mask[static_cast<size_t>(i)] == 0) continue;
     if (places.count++ == 0) places.first = i;
@@ -57,9 +78,8 @@ Places Find(const IncorrectElements& e) {
     places.stride = std::gcd(places.stride, i - places.first);
     int64_t rest = i;
     for (size_t d = e.shape.size(); d-- > 0; rest /= e.shape[d])
-      present[d][static_cast<size_t>(rest % e.shape[d])] = 1;
+      ++places.counts[d][static_cast<size_t>(rest % e.shape[d])];
   }
-  for (const auto& dimension : present) places.dimensions.push_back(ProgressionOf(dimension));
   const int64_t step = std::max<int64_t>(1, places.count / kSamples);
   for (int64_t i = places.first, seen = 0; i >= 0 && i <= places.last; ++i) {
     if (e.mask[static_cast<size_t>(i)] != 0 && seen++ % step == 0) places.samples.push_back(i);
@@ -67,8 +87,37 @@ Places Find(const IncorrectElements& e) {
   return places;
 }
 
-// ":", "96:128", "1::2", "3"
-std::string SliceText(const Progression& p, int64_t extent, int64_t origin) {
+// Of all indices with incorrect elements; `is_rough`: of those alone that have half as many as the one with the most.
+Block BlockOf(const IncorrectElements& e, const Places& places, bool is_rough) {
+  Block block;
+  block.volume = 1;
+  for (const std::vector<int64_t>& counts : places.counts) {
+    const int64_t most = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
+    block.dimensions.push_back(IndicesOf(counts, is_rough ? std::max<int64_t>(1, (most + 1) / 2) : 1));
+    const bool may_list = places.counts.size() > 1 || block.dimensions.back().listed.empty();
+    block.volume *= block.dimensions.back().is_known && may_list ? block.dimensions.back().count : 0;
+  }
+  block.inside = places.count;
+  if (!is_rough || block.volume == 0) return block;
+  block.inside = 0;
+  for (int64_t i = places.first; i <= places.last; ++i) {
+    if (e.mask[static_cast<size_t>(i)] == 0) continue;
+    int64_t rest = i;
+    bool is_inside = true;
+    for (size_t d = e.shape.size(); d-- > 0 && is_inside; rest /= e.shape[d])
+      is_inside = block.dimensions[d].Has(rest % e.shape[d]);
+    block.inside += is_inside ? 1 : 0;
+  }
+  return block;
+}
+
+// ":", "96:128", "1::2", "3", "[3, 4, 9]"
+std::string SliceText(const Indices& p, int64_t extent, int64_t origin) {
+  if (!p.listed.empty()) {
+    std::vector<int64_t> listed = p.listed;
+    for (int64_t& index : listed) index += origin;
+    return fmt::format("[{}]", fmt::join(listed, ", "));
+  }
   if (p.count == extent && origin == 0) return ":";
   const int64_t first = p.first + origin;
   if (p.count == 1) return std::to_string(first);
@@ -76,41 +125,92 @@ std::string SliceText(const Progression& p, int64_t extent, int64_t origin) {
   return p.step == 1 ? range : fmt::format("{}:{}", range, p.step);
 }
 
-std::string BlockText(const IncorrectElements& e, const std::vector<Progression>& dimensions) {
+std::string BlockText(const IncorrectElements& e, const Block& block) {
   std::vector<std::string> slices;
-  for (size_t d = 0; d < dimensions.size(); ++d)
-    slices.push_back(SliceText(dimensions[d], e.shape[d], d == 0 ? e.origin : 0));
+  for (size_t d = 0; d < block.dimensions.size(); ++d)
+    slices.push_back(SliceText(block.dimensions[d], e.shape[d], d == 0 ? e.origin : 0));
   return fmt::format("{}[{}]", e.name, fmt::join(slices, ", "));
 }
 
-bool IsBlock(const Places& places) {
-  double volume = 1;
-  for (const Progression& p : places.dimensions) {
-    if (!p.is_regular) return false;
-    volume *= static_cast<double>(p.count);
-  }
-  return volume == static_cast<double>(places.count);
-}
-
 // "a tile of 16 x 16": the last two dimensions, both in part, from a multiple of the size on.
-std::string TileText(const IncorrectElements& e, const Places& places) {
-  const size_t dimensions = places.dimensions.size();
+std::string TileText(const IncorrectElements& e, const Block& block) {
+  const size_t dimensions = block.dimensions.size();
   if (dimensions < 2) return "";
-  const Progression &rows = places.dimensions[dimensions - 2], &columns = places.dimensions[dimensions - 1];
+  const Indices &rows = block.dimensions[dimensions - 2], &columns = block.dimensions[dimensions - 1];
   for (const auto& [p, extent] :
        {std::pair(rows, e.shape[dimensions - 2]), {columns, e.shape[dimensions - 1]}}) {
-    if (p.step != 1 || p.count < 2 || p.count == extent || p.count > kLargestTile || p.first % p.count != 0)
+    const bool is_run = p.step == 1 && p.listed.empty();
+    if (!is_run || p.count < 2 || p.count == extent || p.count > kLargestTile || p.first % p.count != 0)
       return "";
   }
   return fmt::format(", a tile of {} x {}", rows.count, columns.count);
 }
 
-// Within 2 %: the part of one of the candidate's threads.
-std::string ThreadText(const IncorrectElements& e, const Places& places) {
-  const bool is_run = places.last - places.first + 1 == places.count;
-  const double share = static_cast<double>(places.count) * e.threads / static_cast<double>(e.mask.size());
-  if (!is_run || e.threads < 2 || std::abs(share - 1) > 0.02) return "";
-  return fmt::format(", the share of one of {} threads", e.threads);
+// The part of one of the candidate's threads, as a static schedule divides `all` iterations: as equal as possible, the
+// longer parts first. `first` and `count` may be off by 2 % of a part.
+std::string ThreadText(const IncorrectElements& e, int64_t first, int64_t count, int64_t all) {
+  if (e.threads < 2 || e.is_part || all < e.threads) return "";
+  const int64_t part = all / e.threads, longer = all % e.threads, slack = part / 50;
+  for (int64_t thread = 0; thread < e.threads; ++thread) {
+    const int64_t begin = thread * part + std::min(thread, longer), size = part + (thread < longer ? 1 : 0);
+    if (std::abs(begin - first) <= slack && std::abs(size - count) <= slack)
+      return fmt::format(", the share of one of {} threads", e.threads);
+  }
+  return "";
+}
+
+// Of a block that is one run of slices along the first dimension of which it has a part.
+std::string ThreadText(const IncorrectElements& e, const Block& block) {
+  int64_t first = 0, all = 1;
+  for (size_t d = 0; d < block.dimensions.size(); ++d) {
+    const Indices& p = block.dimensions[d];
+    first = first * e.shape[d] + p.first, all *= e.shape[d];
+    if (p.count == 1 && d + 1 < block.dimensions.size()) continue;
+    if (p.step != 1 || !p.listed.empty()) return "";
+    for (size_t rest = d + 1; rest < block.dimensions.size(); ++rest) {
+      if (block.dimensions[rest].count != e.shape[rest]) return "";
+    }
+    return ThreadText(e, first, p.count, all);
+  }
+  return "";
+}
+
+// "", "nearly all of ": the incorrect elements as a share of a place.
+std::string Nearly(int64_t count, int64_t volume) { return count == volume ? "" : "nearly all of "; }
+
+bool IsNearly(int64_t count, int64_t volume) {
+  return volume > 0 && static_cast<double>(count) >= kNearly * static_cast<double>(volume);
+}
+
+// Empty: it is none.
+std::string BlockPlace(const IncorrectElements& e, const Places& places, const Block& block) {
+  const int64_t others = places.count - block.inside;
+  if (!IsNearly(block.inside, block.volume) ||
+      static_cast<double>(block.inside) < kInside * static_cast<double>(places.count))
+    return "";
+  const bool is_whole = block.volume == static_cast<int64_t>(e.mask.size()) && e.origin == 0;
+  if (is_whole && e.is_part) return fmt::format("nearly all of the {} that were looked at", block.volume);
+  if (is_whole) return "nearly all of them";
+  return Nearly(block.inside, block.volume) + BlockText(e, block) + TileText(e, block) +
+         ThreadText(e, block) + (others > 0 ? fmt::format(", and {} elsewhere", others) : "");
+}
+
+std::string RunPlace(const IncorrectElements& e, const Places& places) {
+  const auto elements = static_cast<int64_t>(e.mask.size());
+  const int64_t span = places.last - places.first + 1;
+  if (!IsNearly(places.count, span)) return "";
+  return fmt::format("{}one run of the flat array, from element {} {}{}", Nearly(places.count, span),
+                     places.first,
+                     places.last == elements - 1 ? "to the end" : fmt::format("to {}", places.last),
+                     ThreadText(e, places.first, span, elements));
+}
+
+std::string StridePlace(const Places& places) {
+  if (places.stride < 2) return "";
+  const int64_t steps = (places.last - places.first) / places.stride + 1;
+  if (!IsNearly(places.count, steps)) return "";
+  return fmt::format("{}one element in {} of the flat array, from {} to {}",
+                     places.count == steps ? "" : "nearly always ", places.stride, places.first, places.last);
 }
 
 std::string WhereText(const IncorrectElements& e, const Places& places) {
@@ -118,25 +218,18 @@ std::string WhereText(const IncorrectElements& e, const Places& places) {
   if (places.count == elements && e.origin != 0) return "";
   if (places.count == elements)
     return e.is_part ? fmt::format("all of the {} that were looked at", elements) : "all of them";
-  if (IsBlock(places)) return BlockText(e, places.dimensions) + TileText(e, places) + ThreadText(e, places);
-  const int64_t span = places.last - places.first + 1;
-  if (span == places.count) {
-    return fmt::format("one run of the flat array, from element {} {}{}", places.first,
-                       places.last == elements - 1 ? "to the end" : fmt::format("to {}", places.last),
-                       ThreadText(e, places));
+  const Block block = BlockOf(e, places, false);
+  if (block.volume == places.count) return BlockPlace(e, places, block);
+  const std::string run = RunPlace(e, places), stride = StridePlace(places);
+  if (!run.empty() && places.last - places.first + 1 == places.count) return run;
+  for (const std::string& place :
+       {BlockPlace(e, places, block), run, stride, BlockPlace(e, places, BlockOf(e, places, true))}) {
+    if (!place.empty()) return place;
   }
-  if (places.stride > 1 && (span - 1) / places.stride + 1 == places.count)
-    return fmt::format("one element in {} of the flat array, from {} to {}", places.stride, places.first,
-                       places.last);
-  double volume = 1;
-  for (const Progression& p : places.dimensions) volume *= static_cast<double>(p.count);
   std::string text = fmt::format("scattered between flat elements {} and {}", places.first, places.last);
   if (places.stride > 1) text += fmt::format(", at distances that are multiples of {}", places.stride);
-  const bool all_regular = std::all_of(places.dimensions.begin(), places.dimensions.end(),
-                                       [](const Progression& p) { return p.is_regular; });
-  if (all_regular && volume < static_cast<double>(elements) / 2)
-    text += fmt::format(", {:.2g} % of {}", 100 * static_cast<double>(places.count) / volume,
-                        BlockText(e, places.dimensions));
+  if (block.volume > 0 && block.volume < elements / 2)
+    text += fmt::format(", {:.2g} % of {}", 100 * block.Fill(), BlockText(e, block));
   return text;
 }
 
@@ -184,22 +277,49 @@ std::string NeighbourText(const IncorrectElements& e, const Places& places) {
   return "";
 }
 
-std::string ValueText(const IncorrectElements& e, const Places& places) {
-  const auto answer = [&](int64_t i) { return static_cast<double>(e.answer[static_cast<size_t>(i)]); };
-  const auto all = [&](const auto& fits) {
-    return std::all_of(places.samples.begin(), places.samples.end(), fits);
+double MedianOf(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// "all are 0", "nearly all are NaN". Empty: they differ.
+std::string OneValueText(const std::vector<double>& answers) {
+  const auto share_of = [&](const auto& fits) {
+    return static_cast<double>(std::count_if(answers.begin(), answers.end(), fits)) /
+           static_cast<double>(answers.size());
   };
-  if (all([&](int64_t i) { return std::isnan(answer(i)); })) return "all are NaN";
-  const double first = answer(places.first);
-  if (all([&](int64_t i) { return answer(i) == first; })) return fmt::format("all are {:.6g}", first);
-  const double target = e.target(places.first);
-  if (target != 0 && std::isfinite(first)) {
-    const double factor = first / target, difference = first - target;
-    if (Explains(e, places, [&](int64_t i) { return std::optional(e.target(i) * factor); }))
-      return fmt::format("each is {:.4g} times the expected value", factor);
-    if (Explains(e, places, [&](int64_t i) { return std::optional(e.target(i) + difference); }))
-      return fmt::format("each differs by {:.4g}", difference);
+  const auto text = [](double share, const std::string& value) {
+    return fmt::format("{} are {}", share == 1 ? "all" : "nearly all", value);
+  };
+  if (const double nan = share_of([](double y) { return std::isnan(y); }); nan >= kInside)
+    return text(nan, "NaN");
+  std::vector<double> numbers;
+  std::copy_if(answers.begin(), answers.end(), std::back_inserter(numbers),
+               [](double y) { return !std::isnan(y); });
+  const double most = MedianOf(numbers);  // the value that most have, if most have one
+  const double share = share_of([&](double y) { return y == most; });
+  const bool is_proof = share == 1 || static_cast<int64_t>(answers.size()) >= kLeastSamples;
+  return share >= kInside && is_proof ? text(share, fmt::format("{:.6g}", most)) : "";
+}
+
+std::string ValueText(const IncorrectElements& e, const Places& places) {
+  std::vector<double> answers, factors, differences;
+  for (const int64_t i : places.samples) {
+    const double answer = e.answer[static_cast<size_t>(i)], target = e.target(i);
+    answers.push_back(answer);
+    if (!std::isfinite(answer) || !std::isfinite(target)) continue;
+    differences.push_back(answer - target);
+    if (target != 0) factors.push_back(answer / target);
   }
+  if (std::string one = OneValueText(answers); !one.empty()) return one;
+  const double factor = MedianOf(factors), difference = MedianOf(differences);
+  if (factor != 0 && Explains(e, places, [&](int64_t i) { return std::optional(e.target(i) * factor); }))
+    return fmt::format("each is {:.4g} times the expected value", factor);
+  if (difference != 0 &&
+      Explains(e, places, [&](int64_t i) { return std::optional(e.target(i) + difference); }))
+    return fmt::format("each differs by {:.4g}", difference);
   const std::string exchanged = ExchangedText(e, places);
   return exchanged.empty() ? NeighbourText(e, places) : exchanged;
 }

@@ -22,7 +22,8 @@ struct IncorrectElements {
 };
 
 // "out[:, 96:128]; all are 0". The place, in the notation of NumPy where the elements form a block: a block, a tile, a
-// run, one thread's share, a stride, else how scattered they are. Then the values, if one rule explains all that were
+// run, one thread's share, a stride, else how scattered they are. A place counts where nearly all of it is incorrect too:
+// some elements are correct by chance, as zeros behind a ReLU. Then the values, if one rule explains nearly all that were
 // looked at: NaN, one value, a factor, a difference, the value of a neighbour, rows and columns exchanged. Empty: for
 // fewer than two incorrect elements.
 std::string PatternOf(const IncorrectElements& elements);

@@ -214,13 +214,28 @@ Worst CheckRows(const Data& data, int threads, uint8_t* mask = nullptr) {
   return total;
 }
 
-std::string Pattern(const CheckShape& shape, const Data& data, int threads, int64_t origin,
-                    bool is_part = false) {
+std::string Pattern(const CheckShape& shape, const Data& data, int threads, int candidate_threads,
+                    int64_t origin = 0, bool is_part = false) {
   std::vector<uint8_t> mask(data.answer.size(), 0);
   CheckRows(data, threads, mask.data());
   return PatternOf({shape.name, shape.shape, mask, data.answer,
-                    [&](int64_t flat) { return data.Target(flat); }, threads, origin, is_part});
+                    [&](int64_t flat) { return data.Target(flat); }, candidate_threads, origin, is_part});
 }
+
+// "; 2 of 4 elements (50 %) are off: out[:, 1]"
+std::string OffText(int64_t wrong, int64_t elements, const std::string& pattern) {
+  const double percent = 100 * static_cast<double>(wrong) / static_cast<double>(elements);
+  return fmt::format("; {} of {} elements ({} %) {} off{}{}", wrong, elements,
+                     percent >= 9.95 ? fmt::format("{:.0f}", percent) : fmt::format("{:.2g}", percent),
+                     wrong == 1 ? "is" : "are", pattern.empty() ? "" : ": ", pattern);
+}
+
+// Of an output of indices: the places that do not point at an extreme value.
+struct MissedExtremes {
+  std::vector<uint8_t> mask;
+  std::vector<float> answer, target;  // as indices
+  int64_t count = 0;
+};
 
 CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst, int threads) {
   CheckResult result;
@@ -233,13 +248,15 @@ CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst
     const int64_t i = worst.first_wrong;
     const bool is_unwritten = IsPoison(data.answer[i], data.dtype);
     const FirstIncorrect first{IndexText(i, shape.shape), data.answer[i], data.Target(i), is_unwritten};
-    result.message = IncorrectText(shape.name, first, worst.wrong, elements, Pattern(shape, data, threads, 0),
-                                   worst.error, worst.bound);
+    result.message = IncorrectText(shape.name, first, worst.wrong, elements,
+                                   Pattern(shape, data, threads, threads), worst.error, worst.bound);
   } else if (worst.bad_row >= 0) {
     result.ok = false;
-    result.message = fmt::format(
-        "{}: the row that starts at {} has RMS error {:.3g} with {:.3g} allowed (4x the reference's)",
-        shape.name, IndexText(worst.bad_row, shape.shape), worst.row_error, worst.row_bound);
+    result.message = fmt::format("{}{} RMS error {:.3g} with {:.3g} allowed (4x the reference's)", shape.name,
+                                 elements == data.row ? std::string(" has")
+                                                      : fmt::format(": the row that starts at {} has",
+                                                                    IndexText(worst.bad_row, shape.shape)),
+                                 worst.row_error, worst.row_bound);
     result.max_error = worst.row_error;
     result.error_bound = worst.row_bound;
   }
@@ -250,14 +267,11 @@ CheckResult Report(const CheckShape& shape, const Data& data, const Worst& worst
 
 std::string IncorrectText(const std::string& name, const FirstIncorrect& first, int64_t wrong,
                           int64_t elements, const std::string& pattern, double error, double bound) {
-  std::string text = fmt::format("{}{} = {:.8g}{}, expected {:.8g}", name, elements == 1 ? "" : first.index,
-                                 first.answer, first.is_unwritten ? " (never written)" : "", first.target);
-  if (elements > 1) {
-    const double percent = 100 * static_cast<double>(wrong) / static_cast<double>(elements);
-    text += fmt::format("; {} of {} elements ({} %) are off{}{}", wrong, elements,
-                        percent >= 9.95 ? fmt::format("{:.0f}", percent) : fmt::format("{:.2g}", percent),
-                        pattern.empty() ? "" : ": ", pattern);
-  }
+  const auto number = [](double value) { return std::isnan(value) ? "NaN" : fmt::format("{:.8g}", value); };
+  std::string text =
+      fmt::format("{}{} = {}{}, expected {}", name, elements == 1 ? "" : first.index, number(first.answer),
+                  first.is_unwritten ? " (never written)" : "", number(first.target));
+  if (elements > 1) text += OffText(wrong, elements, pattern);
   if (!std::isfinite(error)) return text;  // NaN, infinite or never written
   return text +
          fmt::format("; {}error {:.3g} with {:.3g} allowed", wrong > 1 ? "largest " : "", error, bound);
@@ -266,8 +280,9 @@ std::string IncorrectText(const std::string& name, const FirstIncorrect& first, 
 std::string DescribeIncorrect(const CheckShape& shape, std::span<const float> answer,
                               std::span<const float> reference, std::span<const double> truth,
                               std::span<const double> scale, double margin, int threads, int64_t origin,
-                              bool is_part) {
-  return Pattern(shape, DataOf(shape, answer, reference, truth, scale, margin), threads, origin, is_part);
+                              bool is_part, int candidate_threads) {
+  return Pattern(shape, DataOf(shape, answer, reference, truth, scale, margin), threads, candidate_threads,
+                 origin, is_part);
 }
 
 double SpreadFactor(double error_spread, DType dtype, int64_t row) {
@@ -304,7 +319,11 @@ CheckResult CheckExtremeIndex(const std::string& name, std::span<const int64_t> 
   const int64_t length = values_shape[static_cast<size_t>(dim)];
   const int64_t inner = Product(values_shape.subspan(static_cast<size_t>(dim) + 1));
   const int64_t outer = Product(values_shape.first(static_cast<size_t>(dim)));
+  std::vector<int64_t> shape(values_shape.begin(), values_shape.end());
+  shape.erase(shape.begin() + dim);
   std::vector<float> extreme(static_cast<size_t>(inner));
+  MissedExtremes missed;
+  CheckResult result;
   for (int64_t o = 0; o < outer; ++o) {
     const float* block = values.data() + o * length * inner;
     std::copy(block, block + inner, extreme.begin());
@@ -315,23 +334,34 @@ CheckResult CheckExtremeIndex(const std::string& name, std::span<const int64_t> 
       }
     }
     for (int64_t i = 0; i < inner; ++i) {
-      const int64_t index = answer[o * inner + i];
+      const int64_t flat = o * inner + i, index = answer[flat];
       const bool inside = index >= 0 && index < length;
       if (inside && block[index * inner + i] == extreme[i]) continue;
-      CheckResult result;
-      result.ok = false;
-      result.max_error = inside ? std::abs(static_cast<double>(block[index * inner + i]) - extreme[i])
-                                : static_cast<double>(length);
-      std::vector<int64_t> shape(values_shape.begin(), values_shape.end());
-      shape.erase(shape.begin() + dim);
-      result.message = fmt::format(
-          "{}{} = {} {}, the {} along dimension {} is {:.8g}", name, IndexText(o * inner + i, shape), index,
-          inside ? fmt::format("points at {:.8g}", block[index * inner + i]) : "is out of range",
-          maximum ? "maximum" : "minimum", dim, extreme[i]);
-      return result;
+      if (missed.count++ == 0) {
+        missed.mask.resize(answer.size()), missed.target.resize(answer.size());
+        result.ok = false;
+        result.max_error = inside ? std::abs(static_cast<double>(block[index * inner + i]) - extreme[i])
+                                  : static_cast<double>(length);
+        result.message = fmt::format(
+            "{}{} = {} {}, the {} along dimension {} is {:.8g}", name,
+            answer.size() == 1 ? "" : IndexText(flat, shape), index,
+            inside ? fmt::format("points at {:.8g}", block[index * inner + i]) : "is out of range",
+            maximum ? "maximum" : "minimum", dim, extreme[i]);
+      }
+      missed.mask[static_cast<size_t>(flat)] = 1;
+      int64_t place = 0;
+      while (place + 1 < length && block[place * inner + i] != extreme[i]) ++place;
+      missed.target[static_cast<size_t>(flat)] = static_cast<float>(place);
     }
   }
-  return {};
+  if (missed.count == 0 || answer.size() == 1) return result;
+  missed.answer.assign(answer.begin(), answer.end());
+  const std::string pattern =
+      PatternOf({name, shape, missed.mask, missed.answer, [&](int64_t flat) {
+                   return static_cast<double>(missed.target[static_cast<size_t>(flat)]);
+                 }});
+  result.message += OffText(missed.count, static_cast<int64_t>(answer.size()), pattern);
+  return result;
 }
 
 }  // namespace kevin

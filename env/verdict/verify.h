@@ -81,11 +81,12 @@ std::string IncorrectText(const std::string& name, const FirstIncorrect& first, 
 
 // For an answer with incorrect elements: where they lie and what their values have in common (env/verdict/pattern.h).
 // `margin`, `truth` and `scale` as below; without a truth the reference is the target. `origin`: of a part of an output,
-// the index of its first slice along dimension 0; `is_part`: there is more of the output. It walks over all elements once more.
+// the index of its first slice along dimension 0; `is_part`: there is more of the output. `threads`: that walk over all
+// elements once more; `candidate_threads`: 0 on a GPU.
 std::string DescribeIncorrect(const CheckShape& shape, std::span<const float> answer,
                               std::span<const float> reference, std::span<const double> truth,
                               std::span<const double> scale, double margin, int threads, int64_t origin = 0,
-                              bool is_part = false);
+                              bool is_part = false, int candidate_threads = 0);
 
 // `scale` is empty or has one value an element. All spans have the shape's number of elements.
 CheckResult CheckAgainstTruth(const CheckShape& shape, std::span<const float> answer,

@@ -30,6 +30,35 @@ TEST_CASE("masked code keeps its length and its lines") {
   CHECK_FALSE(Mask("int a; // (").ends_inside);
 }
 
+TEST_CASE("a backslash at the end of a line continues a comment or a literal") {
+  CHECK(Mask("// a \\\n{ b\n{").text == "      \n   \n{");
+  CHECK(Mask("// a \\\n").ends_inside);
+  CHECK_FALSE(Mask("// a\n").ends_inside);
+  CHECK(Mask("const char* s = \"a\\\n{\"; {").text.ends_with("; {"));
+  CHECK(Mask("const char* s = \"a\\\n").ends_inside);
+  for (const char* open : {"int a; // (", "const char* s = \"a", "char c = 'a"})
+    CHECK(Mask(open).ends_in_line);
+  for (const char* closed : {"int a; // (\n", "const char* s = \"a\";", "int a;", "/* a"})
+    CHECK_FALSE(Mask(closed).ends_in_line);
+}
+
+TEST_CASE("masked Python: comments, strings, strings over lines") {
+  const std::string code =
+      "a = 1  # it's {\ns = 'it\\'s ('\nt = \"\"\"\n```\n{ ' # \"\"\"\nu = '''(\n'''\nb = 7 // 2\n";
+  const MaskedCode masked = MaskPython(code);
+  CHECK(masked.text.size() == code.size());
+  CHECK(std::count(masked.text.begin(), masked.text.end(), '\n') ==
+        std::count(code.begin(), code.end(), '\n'));
+  CHECK(masked.text.find_first_of("{(`'\"#") == std::string::npos);
+  CHECK(masked.text.find("b = 7 // 2") != std::string::npos);
+  CHECK((!masked.ends_inside && !masked.ends_in_line));
+  CHECK(MaskPython("s = \"\"\"/* it's\n").ends_inside);
+  CHECK(MaskPython("s = 1  # a").ends_in_line);
+  CHECK_FALSE(MaskPython("s = 1  # a\n").ends_in_line);
+  CHECK(IsCompletePython("s = '('  # [\n"));
+  for (const char* open : {"f(1,\n", "s = '''\n", "", "# a comment\n"}) CHECK_FALSE(IsCompletePython(open));
+}
+
 TEST_CASE("the functions of a file") {
   const std::string code =
       "#include <x>\n#define F(a) { \\\n  a }\nnamespace {\n// A comment.\nstatic inline float f(float (*g)(int), int x[3]) "

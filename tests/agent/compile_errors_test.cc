@@ -85,6 +85,32 @@ TEST_CASE("what follows an error on its own line comes after causes on other lin
         "line 5: expected a \";\"\n");
 }
 
+TEST_CASE("a line of a header is not taken for one of the candidate") {
+  const std::string broken =
+      "In file included from candidate.cpp:4:\n/usr/lib/gcc/x/12/include/omp.h:51:3: error: 'omp_lock_t' does not name a type\n"
+      "   51 | } omp_lock_t;\n      |   ^~~~\n";
+  CHECK(TrimmedErrors(broken + Gcc(3, "'The' does not name a type"), Source(60)) ==
+        "line 3, column 5: 'The' does not name a type\n     3 | text 3;\n"
+        "in omp.h, line 51: 'omp_lock_t' does not name a type\n");
+  // What led there: g++ says it before the error, clang++ behind it.
+  const std::string gcc =
+      "/usr/include/c++/12/bits/stl_algo.h: In instantiation of 'void std::sort(_It, _It)':\n"
+      "/usr/include/c++/12/bits/stl_algo.h:4820:18:   required from 'f'\n"
+      "candidate.cpp:9:12:   required from here\n"
+      "/usr/include/c++/12/bits/stl_algo.h:20:22: error: no match for 'operator-'\n";
+  const std::string clang =
+      "/usr/include/c++/12/bits/stl_algo.h:20:22: error: no match for 'operator-'\n"
+      "candidate.cpp:9:12: note: in instantiation of function template specialization 'std::sort<A>' requested here\n";
+  for (const std::string& log : {gcc, clang}) {
+    CHECK(TrimmedErrors(log, Source(40)) ==
+          "line 9: in stl_algo.h, line 20: no match for 'operator-'\n     9 | text 9;\n");
+    CHECK(TrimmedErrors(log + Gcc(3, "an error"), Source(40)).find("line 3, column 5: an error\n") !=
+          std::string::npos);
+  }
+  CHECK(TrimmedErrors("cuda_fp16.h(7): error: identifier \"x\" is undefined\n", Source(9)) ==
+        "in cuda_fp16.h, line 7: identifier \"x\" is undefined\n");
+}
+
 TEST_CASE("causes, messages and places are bounded") {
   std::string log;
   for (int i = 0; i < 300; ++i) log += Gcc(i + 1, fmt::format("cause {} {}", i, std::string(2000, 'x')));

@@ -2,6 +2,7 @@
 
 #include "agent/diagnosis_text.h"
 
+#include "agent/machine.h"
 #include "tests/agent/feedback_samples.h"
 #include "tests/catch.h"
 #include "tests/support/golden.h"
@@ -65,6 +66,7 @@ TEST_CASE("evidence of what limits a kernel") {
   Diagnosis unsampled = SomeDiagnosis();
   unsampled.where = {}, unsampled.loop->share = 0;
   Diagnosis even = SomeDiagnosis();
+  unsampled.loop->multiply_adds = 1;
   even.loop->share = 0.05;
   const std::vector<std::pair<std::string, std::string>> texts = {
       {"vectors, memory takes a part", Diagnosed(SomeDiagnosis())},
@@ -100,6 +102,92 @@ TEST_CASE("a diagnosis made while the processor was busy concludes nothing from 
   }
   diagnosis.warm_us = 5000;  // longer than with cold caches
   CHECK_FALSE(has(DiagnosisText(diagnosis), "Caches:"));
+}
+
+TEST_CASE("the words on threads and caches follow the numbers beside them, over a grid") {
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  constexpr double kMega = 1 << 20;
+  for (const double ratio : {0.2, 0.85, 0.95, 1.0, 1.05, 1.15, 1.7, 2.0}) {
+    Diagnosis d;
+    d.threads = 2, d.cold_us = 100, d.one_thread_us = 100 * ratio;
+    for (const double share : {0.0, 0.5, 0.85}) {
+      const std::string text = DiagnosisText(d, 0, {0, 0, share});
+      INFO(text);
+      CHECK(has(text, "as fast with 1 thread, within noise") == (ratio > 0.9 && ratio < 1.1));
+      CHECK(has(text, "1 thread is ") == (ratio < 0.9));
+      CHECK(has(text, "us with 2, ") == (ratio > 1.1));
+      CHECK(has(text, "near the memory bandwidth") == (share > 0.8 && ratio > 0.9 && ratio < 1.2));
+      CHECK_FALSE(has(text, ", 1 times as fast"));
+    }
+    d.threads = 1;
+    CHECK(DiagnosisText(d).empty());  // nothing to compare
+    d.one_thread_us.reset();
+    d.warm_us = 100 / ratio;  // the cold call takes `ratio` of it
+    for (const double tensor_mb : {1.0, 100.0}) {
+      const std::string text = DiagnosisText(d, 0, {tensor_mb * kMega, 32 * kMega, 0});
+      INFO(ratio << " " << tensor_mb << ": " << text);
+      const bool may_tell =
+          tensor_mb < 32 && ratio > 0.9;  // else they cannot lie in the cache, or other work disturbed it
+      CHECK(has(text, "Caches: ") == may_tell);
+      CHECK(has(text, "spent on fetching data") == (may_tell && ratio > 1.1));
+      CHECK(has(text, "is not what limits it") == (may_tell && ratio < 1.1));
+    }
+    // Sizes that are not known: the times, and no conclusion.
+    const std::string text = DiagnosisText(d);
+    CHECK(has(text, "Caches: ") == (ratio > 0.9));
+    CHECK_FALSE((has(text, "fetching") || has(text, "limits it")));
+  }
+}
+
+TEST_CASE("what is known of memory reaches the words on caches: of a CPU, not of a GPU") {
+  Diagnosis d;
+  d.threads = 2, d.cold_us = 106.8, d.warm_us = 50;
+  static const Problem problem = testing::ReluProblem();
+  static const SizedProblem sized = AtSize(problem, "small");
+  const auto told = [&](double cache_bytes, const std::string& device, const std::string& kind) {
+    Evaluation evaluation;
+    evaluation.device = device;
+    evaluation.outcome = SomeMeasured(1.5, Verdict::kFast);
+    FeedbackContext context{testing::kSource, &sized, 2, kind, {}, &d};
+    context.cache_bytes = cache_bytes;
+    return Feedback(evaluation, context);
+  };
+  const double bytes = 2.0 * static_cast<double>(sized.inputs[0].bytes);  // of x and out
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(has(told(2 * bytes, "cpu: fake", "cpp"), "53 % of the time is spent on fetching data from memory."));
+  CHECK_FALSE(has(told(bytes, "cpu: fake", "cpp"), "Caches:"));
+  CHECK(has(told(0, "cpu: fake", "cpp"), "the call before used the same tensors.\n"));
+  CHECK_FALSE(has(told(2 * bytes, "cuda:0: fake", "modelnew"), "fetching"));
+}
+
+TEST_CASE("threads that wait: said where the times with one thread and with all do not speak against it") {
+  Diagnosis d;
+  d.threads = 2, d.cold_us = 100;
+  d.where = {150, 0.5, 0.45, 0, 0};
+  const auto is_said = [&] {
+    return DiagnosisText(d).find("Threads wait for others 45 %") != std::string::npos;
+  };
+  CHECK(is_said());  // no time with one thread
+  for (const double one_thread_us : {90.0, 100.0, 125.0}) {
+    d.one_thread_us = one_thread_us;
+    CHECK(is_said());
+  }
+  for (const double one_thread_us : {150.0, 193.0}) {
+    d.one_thread_us = one_thread_us;
+    CHECK_FALSE(is_said());
+  }
+}
+
+TEST_CASE("the largest cache of a machine") {
+  CHECK(LargestCacheBytes({"L1d 32K", "L2 1024K", "L3 32768K"}) == int64_t{32} << 20);
+  CHECK(LargestCacheBytes({"L1d 48K", "L2 2M"}) == int64_t{2} << 20);
+  CHECK(LargestCacheBytes({"L4 1G", "L3 64M"}) == int64_t{1} << 30);
+  CHECK(LargestCacheBytes({}) == 0);
+  CHECK(LargestCacheBytes({"L3 ", "", "L2"}) == 0);
 }
 
 TEST_CASE("a diagnosis is bounded, and shows hidden characters") {

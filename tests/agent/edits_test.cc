@@ -68,6 +68,9 @@ TEST_CASE("a diff that does not fit says where") {
   std::string many;
   for (size_t i = 0; i <= kMostHunks; ++i) many += "@@ -1,1 +1,1 @@\n-a\n+b\n";
   CHECK(ApplyDiff(many, kBase).failure == "the diff has more than 200 hunks");
+  std::string hunk = "@@ -1,1 +1,1 @@\n", long_base;
+  for (int i = 0; i < 50000; ++i) hunk += "-a\n", long_base += "a\n";
+  CHECK(ApplyDiff(hunk + "-b\n", long_base).failure == "the diff is too long for this kernel");
 }
 
 TEST_CASE("what is a diff") {

@@ -138,6 +138,68 @@ TEST_CASE("the choices of Triton's autotuner are told, from the log of a kernel 
   CHECK(KernelNotes(evaluation).size() < 2000);
 }
 
+TEST_CASE("a wrong signature shows both signatures, and the candidate's own line") {
+  const std::string source =
+      "#include <cmath>\n// launch\nextern \"C\" void launch(const float* x, float* out, long n) {\n  out[0] = x[n];\n}\n";
+  const auto told = [&](const std::string& log, const std::string& text) {
+    static const Problem problem = testing::ReluProblem();
+    static const SizedProblem sized = AtSize(problem, "small");
+    Evaluation evaluation;
+    evaluation.outcome = CompileFailed{log};
+    return Feedback(evaluation, {text, &sized, 2, "cpp"});
+  };
+  const std::string gcc =
+      "required-signature:1:17: error: conflicting declaration of C function 'void launch(const float*, float*)'\n"
+      "candidate.cpp:3:17: note: previous declaration 'void launch(const float*, float*, long int)'\n";
+  const std::string clang =
+      "required-signature:1:17: error: functions that differ only in their return type cannot be overloaded\n"
+      "candidate.cpp:3:17: note: previous definition is here\n";
+  const std::string both =
+      "The kernel does not compile: the signature of `launch` is not the required one.\n\n```\n"
+      "required  | extern \"C\" void launch(const float* x, float* out)\n"
+      "line 3    | extern \"C\" void launch(const float* x, float* out, long n)\n```";
+  CHECK(told(gcc, source) == both);
+  const std::string reason = "the signature of `launch` is not the required one";
+  CHECK((OutcomeReason(CompileFailed{gcc}) == reason && OutcomeReason(CompileFailed{clang}) == reason));
+  CHECK(OutcomeReason(CompileFailed{gcc, "at mine/2"}) == "at mine/2: " + reason);
+  CHECK(told(clang, source) == both);
+  const std::string further = "candidate.cpp:4:3: error: 'y' was not declared in this scope\n";
+  CHECK(told(further + gcc, source) ==
+        both +
+            "\n\nFurther errors:\n\n```\nline 4, column 3: 'y' was not declared in this "
+            "scope\n     4 |   out[0] = x[n];\n```");
+  // A text that is not complete: the compiler meets the required signature inside of it.
+  const std::string open =
+      "required-signature:1:1: error: expected unqualified-id before string constant\n"
+      "candidate.cpp:5:20: error: expected '}' at end of input\ncandidate.cpp:3:88: note: to match this '{'\n";
+  CHECK(OutcomeReason(CompileFailed{open}) == "its text is not complete");
+  const std::string text = told(open, source);
+  CHECK(text.starts_with(
+      "The kernel does not compile: its text is not complete. What is opened in line 3 is not closed."));
+  CHECK(text.find("required") == std::string::npos);
+  CHECK(
+      told("required-signature:1:1: error: expected initializer before string constant\n", source) ==
+      "The kernel does not compile: its text is not complete. A bracket, a comment, a string or an `#if` is not closed, or a "
+      "semicolon is missing at the end.");
+  // Other errors may mention the name.
+  CHECK(told("candidate.cpp:4:3: error: required-signature\n", source).find("signature of `launch`") ==
+        std::string::npos);
+}
+
+TEST_CASE("what of a reply was left out is said below the result") {
+  static const Problem problem = testing::ReluProblem();
+  static const SizedProblem sized = AtSize(problem, "small");
+  for (const Outcome& outcome :
+       {Outcome(CompileFailed{kGccLog}), Outcome(SomeMeasured(1.5, Verdict::kFast))}) {
+    Evaluation evaluation;
+    evaluation.outcome = outcome;
+    FeedbackContext context{kSource, &sized, 2, "cpp"};
+    const std::string plain = Feedback(evaluation, context);
+    context.note = "The code held characters.";
+    CHECK(Feedback(evaluation, context) == plain + "\nThe code held characters.");
+  }
+}
+
 TEST_CASE("a compiler's flood is cut to its causes, each with its line") {
   const std::string text = FeedbackOn(CompileFailed{kGccLog});
   CHECK(text.find("     3 |   for (long i = 0; i < B * N; ++i)") != std::string::npos);

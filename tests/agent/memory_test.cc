@@ -223,6 +223,21 @@ TEST_CASE("a record that cannot be lowered is left out; a task without a program
   CHECK(OpenMemory(f.path)->Related(task, {}, kDevice, GraphOf).empty());
 }
 
+TEST_CASE("problems that are left out play no part") {
+  Fixture f;
+  f.Add({.op = "tanh"});
+  f.Add({.op = "tanh", .setting = {{"UNROLL", 2}}});
+  f.Add({.op = "sigmoid"});
+  const auto memory =
+      OpenMemory(f.path, [](const ProblemRecord& problem) { return problem.id == "test/tanh1048576"; });
+  CHECK((memory->size() == 1 && memory->left_out() == 1));
+  Workload workload;
+  workload.size = "small";
+  const Task task = TaskOf(ProblemOf("relu", 1 << 20));
+  CHECK(Problems(memory->Related(task, workload, kDevice, GraphOf)) ==
+        std::vector<std::string>{"test/sigmoid1048576"});
+}
+
 TEST_CASE("at most five problems, and the same ones again whatever is written meanwhile") {
   Fixture f;
   for (int64_t size = 1; size <= 8; ++size)

@@ -1,5 +1,6 @@
 #include "agent/parse.h"
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -272,16 +273,65 @@ TEST_CASE("a hostile reply is read in time linear in its length") {
     while (text.size() < bytes) text += part;
     return text;
   };
-  // Quadratic work on any of these would take hours.
-  for (const std::string& part :
-       {std::string("<think></think>"), std::string("```cpp\nlaunch(\n```\n"), std::string("```\n"),
-        std::string("```cpp\nvoid f() {\n"), std::string("R\"(\n```\n"), std::string("/*\n```\n"),
-        std::string("```diff\n@@\n-a\n+b\n```\n"), std::string("}{")}) {
-    INFO(part);
-    const ParsedReply parsed =
-        ParseReply(repeated(part, kMaxReplyBytes - 100), "cpp", std::vector<std::string>{kKernel});
-    CHECK(parsed.source.has_value() == parsed.failure.empty());
+  const auto seconds_since = [](std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const std::vector<std::string> bases = {kKernel, repeated("a\n", kMaxSourceBytes),
+                                          repeated("void f() {}\n", kMaxSourceBytes)};
+  // Quadratic work on any of these would take hours. Each alone, behind a kernel in a raw string, and in a diff.
+  for (const char* part : {"<think></think>",
+                           "<think>",
+                           "</think>",
+                           "```cpp\nlaunch(\n```\n",
+                           "```\n",
+                           "```cpp\nvoid f() {\n",
+                           "R\"(\n```\n",
+                           "/*\n```\n",
+                           "// ```\n",
+                           "\\\n```\n",
+                           "```diff\n@@\n-a\n+b\n```\n",
+                           "}{",
+                           "void f() {}\n",
+                           "#include \"f\"\n",
+                           "```cpp\n#include \"f\"\nvoid launch() {}\n```\n",
+                           "```cpp\nvoid launch() {}\n```\n",
+                           "\x1b]",
+                           "\x1b[",
+                           "\xe2\x80\x8b\n",
+                           "+\n",
+                           "a\n"}) {
+    for (const std::string& start : {std::string(), Cpp(kKernel) + "```cpp\nconst char* s = R\"(\n",
+                                     std::string("```diff\n@@ -1 +1 @@\n")}) {
+      INFO(start << part);
+      const std::string reply = start + repeated(part, size_t{1} << 20) + "\n```\n";
+      const auto begin = std::chrono::steady_clock::now();
+      const ParsedReply parsed = ParseReply(reply, "cpp", bases);
+      CHECK(parsed.source.has_value() == parsed.failure.empty());
+      CHECK(seconds_since(begin) < 2);
+      CHECK(ParseReply(reply, "modelnew", bases).source.has_value() == false);
+      CHECK(seconds_since(begin) < 4);
+    }
   }
+  // Names that are looked for among many others.
+  const auto functions = [](size_t bytes) {
+    std::string text;
+    for (int i = 0; text.size() < bytes; ++i) text += "void f" + std::to_string(i) + "() {}\n";
+    return text;
+  };
+  const std::string many = functions(size_t{3} << 19), calls = repeated("ff(1);", kMaxSourceBytes);
+  for (const auto& [reply, base] : std::vector<std::pair<std::string, std::string>>{
+           {Cpp(repeated("#include \"zz\"\n", kMaxSourceBytes) + kKernel) + Cpp("int a;\n"), kKernel},
+           {Cpp(many) + Cpp(many + kKernel), kKernel},
+           {Cpp("void f0() {}\nvoid launch() { " + calls + "}\n"), functions(kMaxSourceBytes)}}) {
+    INFO(reply.substr(0, 50));
+    const auto begin = std::chrono::steady_clock::now();
+    ParseReply(reply, "cpp", std::vector<std::string>{base});
+    CHECK(seconds_since(begin) < 2);
+  }
+  // Longer ones are not read at all.
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(ParseReply(Cpp(repeated("void f() {}\n", 10 << 20))).failure == "the reply is larger than 4 MiB");
+  CHECK(seconds_since(begin) < 2);
 }
 
 TEST_CASE("only a fence that was not closed counts as truncated") {
