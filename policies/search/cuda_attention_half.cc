@@ -24,7 +24,8 @@ INLINE void AttendPower(float& to, float x) { asm("ex2.approx.ftz.f32 %0, %1;" :
 // bring_key(to, first) and bring_value(to, first) start copies; score(product, query, key, is_inside) is -inf for what
 // is not attended; weights are softmax(scale * score / log2(e)). finish(row, pack, values) stores 8 results. kQueryParts
 // and kKeyParts 2: an operand is the sum of two tensors, the larger one first; products of two small parts are left out.
-template <int kQ, int kK, int kD, int kW, int kQueryParts, int kKeyParts, bool kBrain, class Element, class BringQuery, class BringKey, class BringValue, class Score, class Finish>
+// kMaskedIsZero: the results of a query that attends to no key are 0; else NaN.
+template <int kQ, int kK, int kD, int kW, int kQueryParts, int kKeyParts, bool kBrain, bool kMaskedIsZero, class Element, class BringQuery, class BringKey, class BringValue, class Score, class Finish>
 INLINE void AttendTiles(float scale, unsigned first_q, unsigned inside, unsigned last, const BringQuery& bring_query, const BringKey& bring_key, const BringValue& bring_value, const Score& score, const Finish& finish) {
   constexpr int kGroups = kQ / 16, kShares = kQ >= 64 ? 1 : 64 / kQ, kThreads = 32 * kGroups * kShares, kMine = kK / kShares;
   constexpr int kDepthPitch = kD + 8, kWidthPitch = kW + 8;   // without bank conflicts
@@ -169,7 +170,7 @@ INLINE void AttendTiles(float scale, unsigned first_q, unsigned inside, unsigned
     }
     Pack<8> values;
 #pragma unroll
-    for (int w = 0; w < 8; ++w) values.at[w] = sum[w] / all;
+    for (int w = 0; w < 8; ++w) values.at[w] = kMaskedIsZero && all == 0.0f ? 0.0f : sum[w] / all;
     finish(row, pack, values);
   }
 }

@@ -24,19 +24,20 @@ void DropUnusedResults(Stage& stage) {
   }
 }
 
-// The buffer that the stage copies to an output as it is; -1: none.
-int CopiedToOutput(const Program& program, const Stage& stage) {
-  const auto* work = std::get_if<Pointwise>(&stage.work);
+bool Has(const std::vector<int>& buffers, int buffer) {
+  return std::find(buffers.begin(), buffers.end(), buffer) != buffers.end();
+}
+
+// The buffer that stage j copies to an output as it is; -1: none.
+int CopiedToOutput(const Program& program, size_t j) {
+  const auto* work = std::get_if<Pointwise>(&program.stages[j].work);
   if (!work || work->stores.size() != 1 || work->stores[0].guard) return -1;
   const Store& store = work->stores[0];
   if (store.value->op != "load" || store.value->args[0]->key != store.offset->key) return -1;
   const Buffer &from = program.buffers[store.value->id], &to = program.buffers[store.buffer];
-  if (to.is_inout) {  // a stage that writes it earlier could overwrite what others read
-    for (const Stage& other : program.stages) {
-      for (const int buffer : BuffersRead(other)) {
-        if (buffer == store.buffer) return -1;
-      }
-    }
+  for (size_t i = 0; i < j; ++i) {  // written earlier, it would be overwritten, or overwrite what others read
+    const Stage& other = program.stages[i];
+    if (Has(BuffersWritten(other), store.buffer) || Has(BuffersRead(other), store.buffer)) return -1;
   }
   const bool is_whole = from.elements == to.elements && CountOf(work->loops) == to.elements;
   return is_whole && to.is_output && from.argument < 0 && from.dtype == to.dtype ? store.value->id : -1;
@@ -66,13 +67,10 @@ void DropUnread(const Program& program, std::vector<Stage>& stages) {
 
 void WriteOutputsDirectly(Program& program) {
   for (size_t j = 0; j < program.stages.size(); ++j) {
-    const int from = CopiedToOutput(program, program.stages[j]);
+    const int from = CopiedToOutput(program, j);
     if (from < 0) continue;
     int readers = 0;
-    for (const Stage& stage : program.stages) {
-      const std::vector<int> reads = BuffersRead(stage);
-      readers += std::find(reads.begin(), reads.end(), from) != reads.end();
-    }
+    for (const Stage& stage : program.stages) readers += Has(BuffersRead(stage), from);
     if (readers != 1) continue;
     const int to = std::get<Pointwise>(program.stages[j].work).stores[0].buffer;
     program.stages.erase(program.stages.begin() + static_cast<long>(j));

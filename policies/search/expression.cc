@@ -150,7 +150,7 @@ ExprPtr Result(int id, Type type) {
   expr.op = "result";
   expr.type = type;
   expr.id = id;
-  if (type == Type::kInt) expr.low = 0, expr.high = kFar;
+  if (type == Type::kInt) expr.low = -kFar, expr.high = kFar;
   return Finish(std::move(expr));
 }
 

@@ -29,7 +29,7 @@ void AddPositions(const std::vector<Loop>& loops, const ExprPtr& position, Repla
 
 std::optional<std::vector<Store>> Moved(const std::vector<Store>& stores, const Replacement& replacement,
                                         const std::vector<Store>& made, const ExprPtr& guard) {
-  Forwarding forwarding(made);
+  Forwarding forwarding(made, guard);
   std::vector<Store> moved;
   for (const Store& store : stores) {
     Store one = store;

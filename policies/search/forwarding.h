@@ -9,10 +9,11 @@
 
 namespace kevin::search {
 
-// Replaces each load of a buffer of `stores` by the stored value. Null where a load reads another place than that.
+// Replaces each load of a buffer of `stores` by the stored value. It does not fit where a load reads another place than
+// that, or where a store has another guard than `guard`, which holds at all loads (null: none).
 class Forwarding {
  public:
-  explicit Forwarding(const std::vector<Store>& stores) {
+  explicit Forwarding(const std::vector<Store>& stores, const ExprPtr& guard = nullptr) : guard_(guard) {
     for (const Store& store : stores) by_buffer_[store.buffer].push_back(&store);
   }
   ExprPtr Of(const ExprPtr& expr) {
@@ -22,7 +23,9 @@ class Forwarding {
       const auto found = by_buffer_.find(e.id);
       if (found == by_buffer_.end()) return nullptr;
       for (const Store* store : found->second) {
-        if (store->offset->key == e.args[0]->key) return ToType(store->value, e.type);
+        if (store->offset->key != e.args[0]->key) continue;
+        if (!store->guard || (guard_ && guard_->key == store->guard->key))
+          return ToType(store->value, e.type);
       }
       fits_ = false;
       return nullptr;
@@ -31,12 +34,13 @@ class Forwarding {
   bool fits() const { return fits_; }
 
  private:
+  ExprPtr guard_;
   std::map<int, std::vector<const Store*>> by_buffer_;
   bool fits_ = true;
 };
 
-// `stores` over other loops, in terms of the loops and results of the stage that has `made`. Nothing where a read does
-// not fit.
+// `stores` over other loops, in terms of the loops and results of the stage that has `made`, and where `guard` holds.
+// Nothing where a read does not fit.
 std::optional<std::vector<Store>> Moved(const std::vector<Store>& stores, const Replacement& replacement,
                                         const std::vector<Store>& made, const ExprPtr& guard);
 

@@ -31,6 +31,7 @@ class Fuser {
   Fuser(Program& program, std::vector<Stage>& stages)
       : program_(program),
         stages_(stages),
+        is_in_loop_(&stages != &program.stages),
         has_inout_(std::any_of(program.buffers.begin(), program.buffers.end(),
                                [](const Buffer& buffer) { return buffer.is_inout; })) {}
 
@@ -91,12 +92,9 @@ class Fuser {
     });
   }
 
-  // Whether the joint stage reads of an input-output only what it has not written.
-  bool IsSafe(const Stage& joint) {
-    if (IsSafeInPlace(program_, joint)) return true;
-    depends_on_others_ = true;  // on which buffers are input-outputs
-    return false;
-  }
+  // What the second stage read of the first must come from its expressions: in one stage it would be read from memory
+  // before it is there, as the results of other rows, and of this one in some kernels.
+  bool IsSafe(const Stage& joint) const { return HasIndependentPoints(program_, joint); }
 
   // Where the joint stage can stand: at i, if all that j reads is there by then and nothing between reads or writes what
   // j writes; at j, if nothing between reads or writes what i writes, or writes what i reads. None: -1.
@@ -155,12 +153,14 @@ class Fuser {
     for (std::vector<Store>* list : targets) {
       if (!list) continue;
       made = list;
+      const std::vector<Store> known = KnownAt(joint, *list);
       for (const Store& store : *made) {
         if (!ReadOf(given, store.buffer)) continue;
         if (!IsOnlyStore(i, store.buffer)) {
           depends_on_others_ = true;
           continue;
         }
+        if (is_in_loop_ && !WritesAll(store, PointsOf(joint, *list))) continue;
         Pointwise second = given;
         SplitAtDivisions(second, store.buffer);
         const ExprPtr read = ReadOf(second, store.buffer);
@@ -169,7 +169,7 @@ class Fuser {
             Invert(second.loops, read, program_.buffers[store.buffer].elements, store.offset);
         if (!replacement) continue;
         const std::optional<std::vector<Store>> moved =
-            Moved(second.stores, *replacement, *made, store.guard);
+            Moved(second.stores, *replacement, known, store.guard);
         if (!moved) continue;
         const bool is_heavy = !std::holds_alternative<Pointwise>(joint.work);
         if (DivisionsOf(*moved) > DivisionsOf(given.stores) + (is_heavy ? 6 : 1)) continue;
@@ -180,6 +180,14 @@ class Fuser {
       }
     }
     return false;
+  }
+
+  // What the stage stores by the time that it makes the stores of `list`: results of a row are there for its elements.
+  static std::vector<Store> KnownAt(const Stage& stage, const std::vector<Store>& list) {
+    std::vector<Store> known = list;
+    if (const auto* work = std::get_if<Reduction>(&stage.work); work && &list == &work->inner_stores)
+      known.insert(known.end(), work->outer_stores.begin(), work->outer_stores.end());
+    return known;
   }
 
   // Whether one store of stage i writes all of the buffer: not a part of a concatenation, nothing is overwritten.
@@ -193,6 +201,23 @@ class Fuser {
       });
     }
     return count == 1;
+  }
+
+  // The points at which the stage makes the stores of `list`.
+  static int64_t PointsOf(const Stage& stage, const std::vector<Store>& list) {
+    if (const auto* work = std::get_if<Reduction>(&stage.work))
+      return CountOf(work->outer) * (&list == &work->inner_stores ? CountOf(work->inner) : 1);
+    if (const auto* work = std::get_if<Contraction>(&stage.work))
+      return CountOf(work->batch) * CountOf(work->m) * CountOf(work->n);
+    if (const auto* work = std::get_if<Scan>(&stage.work)) return CountOf(work->outer) * work->along.extent;
+    if (const auto* work = std::get_if<Attention>(&stage.work))
+      return CountOf(work->batch) * CountOf(work->queries) * CountOf(work->width);
+    return CountOf(std::get<Pointwise>(stage.work).loops);
+  }
+
+  // In a loop, the rest may be there from before: of other iterations.
+  bool WritesAll(const Store& store, int64_t points) const {
+    return !store.guard && points == program_.buffers[store.buffer].elements;
   }
 
   // The offset at which the stage reads the buffer, where all its reads of it are there.
@@ -233,7 +258,8 @@ class Fuser {
       auto& work = std::get<Reduction>(joint.work);
       work.outer = outer;
       work.inner = inner;
-      const std::optional<std::vector<Store>> moved = Moved(second.stores, {}, work.outer_stores, nullptr);
+      const std::optional<std::vector<Store>> moved =
+          Moved(second.stores, {}, KnownAt(joint, work.inner_stores), nullptr);
       if (!moved) continue;
       work.inner_stores.insert(work.inner_stores.end(), moved->begin(), moved->end());
       if (CountDivisions(joint) > CountDivisions(stages_[i]) + CountDivisions(stages_[j])) continue;
@@ -370,7 +396,7 @@ class Fuser {
 
   Program& program_;
   std::vector<Stage>& stages_;
-  bool has_inout_;
+  bool is_in_loop_, has_inout_;
   std::vector<StageUse> buffers_;  // by stage; nothing of those that are gone
   std::vector<bool> is_gone_;      // stages that are a part of another now
   // Forms of two stages that cannot be joined, whatever the other stages are: most pairs are asked for many times.

@@ -157,7 +157,12 @@ ValuePtr Lowering::DotProductAttention(const GraphNode& node) {
   d.shares_heads = Flag(node, "enable_gqa", false), d.causal = Flag(node, "is_causal", false);
   const int64_t depth = d.query->shape.back();
   d.scale = Number(node, "scale", 1 / std::sqrt(static_cast<double>(depth)));
-  if (const ValuePtr mask = OptionalTensor(node, "attn_mask")) d.mask = Cheap(mask, 24);
+  if (const ValuePtr mask = OptionalTensor(node, "attn_mask")) {
+    d.mask = Cheap(mask, 24);
+    // This one adds 0 and 1.
+    if (node.op == "_scaled_dot_product_attention_math" && mask->dtype == "bool")
+      d.mask = Map({d.mask}, "float32", Type::kFloat, [](const auto& a) { return a[0]; });
+  }
   if (!IsStreamed(task_, depth, d.shape.back(), ResultOf(node).dtype))
     return AttendInProducts(*this, d, ResultOf(node).dtype);
   AttentionParts parts;
@@ -176,7 +181,7 @@ ValuePtr Lowering::DotProductAttention(const GraphNode& node) {
   place.push_back(query);
   place.push_back(key);
   work.score = d.Score(Result(0), place);
-  work.causal = d.causal;
+  work.causal = d.causal, work.masked_is_zero = d.mask != nullptr;
   return Attend(std::move(parts), ResultOf(node).dtype, d.shape);
 }
 

@@ -56,7 +56,7 @@ ValuePtr AttendInProducts(Lowering& at, const DotProduct& d, const std::string& 
   };
   shape.back() = scores.n[0];
   const ValuePtr stored = at.Multiply("scores", "float32", shape, scores);
-  const ValuePtr soft = at.Softmax(stored, static_cast<int>(shape.size()) - 1, false);
+  const ValuePtr soft = at.Softmax(stored, static_cast<int>(shape.size()) - 1, false, d.mask != nullptr);
   const auto times_value = [&](const ValuePtr& weights, const ValuePtr& before) {
     Lowering::Product result = scores;
     result.n = {d.shape.back()}, result.k = scores.n, result.after = nullptr;

@@ -56,7 +56,7 @@ ValuePtr Lowering::Reduce(const std::string& op, const ValuePtr& given, const st
   return stored;
 }
 
-ValuePtr Lowering::Softmax(const ValuePtr& given, int dim, bool is_log) {
+ValuePtr Lowering::Softmax(const ValuePtr& given, int dim, bool is_log, bool masked_is_zero) {
   const ValuePtr x = Cheap(given, 8);
   const Normaliser n = ExponentialSum(x, {dim});
   const std::string dtype = x->dtype;
@@ -65,8 +65,10 @@ ValuePtr Lowering::Softmax(const ValuePtr& given, int dim, bool is_log) {
       return Binary("sub", Binary("sub", a[0], a[1]), Unary("log", a[2]));
     });
   }
-  return MapFloat({x, n.shift, n.sum}, [](const std::vector<ExprPtr>& a) {
-    return Binary("div_float", Unary("exp", Binary("sub", a[0], a[1])), a[2]);
+  return MapFloat({x, n.shift, n.sum}, [masked_is_zero](const std::vector<ExprPtr>& a) {
+    const ExprPtr weight = Binary("div_float", Unary("exp", Binary("sub", a[0], a[1])), a[2]);
+    if (!masked_is_zero) return weight;
+    return Select(Compare("equal", a[1], Float(-kInfinity)), Float(0), weight);
   });
 }
 
@@ -242,7 +244,9 @@ void LogSumExp(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Cheap(at.Tensor(node, "self"), 8);
   const Lowering::Normaliser n = at.ExponentialSum(x, ReducedDims(at, node, x));
   const ValuePtr total = at.Map({n.shift, n.sum}, x->dtype, Type::kFloat, [](const std::vector<ExprPtr>& a) {
-    return Binary("add", a[0], Unary("log", a[1]));
+    // An infinite maximum is the result; x - maximum would be NaN.
+    const ExprPtr is_infinite = Compare("equal", Unary("abs", a[0]), Float(kInfinity));
+    return Select(is_infinite, a[0], Binary("add", a[0], Unary("log", a[1])));
   });
   at.Set(node, at.Reshape(total, at.ResultOf(node).shape));
 }
@@ -256,7 +260,8 @@ void NormOfVectors(Lowering& at, const GraphNode& node) {
 
 void SoftmaxOf(Lowering& at, const GraphNode& node) {
   const ValuePtr x = at.Tensor(node, "self");
-  at.Set(node, at.Softmax(x, OneDim(at, node, x, -1), node.op.find("log") != std::string::npos));
+  at.Set(node, at.Softmax(x, OneDim(at, node, x, -1), node.op.find("log") != std::string::npos,
+                          node.op == "_safe_softmax"));
 }
 
 void ScanAlong(Lowering& at, const GraphNode& node) {

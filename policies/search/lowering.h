@@ -120,7 +120,8 @@ class Lowering {
     ValuePtr shift, sum;  // the maximum, and the sum of exp(x - maximum); dims kept as 1
   };
   Normaliser ExponentialSum(const ValuePtr& x, const std::vector<int>& dims);
-  ValuePtr Softmax(const ValuePtr& x, int dim, bool is_log);
+  // `masked_is_zero`: rows that are -inf throughout give 0 instead of NaN; not of logarithms.
+  ValuePtr Softmax(const ValuePtr& x, int dim, bool is_log, bool masked_is_zero = false);
   struct Moments {
     ValuePtr mean, spread;  // float32, dims kept as 1
   };

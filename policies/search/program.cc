@@ -229,8 +229,10 @@ class FormText {
       AddLoop(scan->along);
       text_ += " " + scan->op + (scan->reverse ? " reverse" : "") + (scan->exclusive ? " exclusive" : "");
     }
-    if (const auto* attention = std::get_if<Attention>(&stage.work))
+    if (const auto* attention = std::get_if<Attention>(&stage.work)) {
       text_ += attention->softmax ? "softmax" : "plain";
+      text_ += std::string(attention->causal ? " causal" : "") + (attention->masked_is_zero ? " zero" : "");
+    }
     if (const auto* reduction = std::get_if<Reduction>(&stage.work)) {
       for (const Accumulator& one : reduction->accumulators)
         text_ += fmt::format(" {}{}@{}", one.op, one.result, one.step);

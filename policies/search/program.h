@@ -30,7 +30,7 @@ struct Buffer {
   // A workspace: its place in the one workspace of the candidate, in bytes, a multiple of 256 (PlaceWorkspaces).
   int64_t place = -1;
   // An input-output: an argument that `launch` reads and writes. A stage that stores to it reads it at most at the place
-  // of the store itself (IsSafeInPlace); what an earlier stage reads of it is as it was before the call.
+  // of the store itself (HasIndependentPoints); what an earlier stage reads of it is as it was before the call.
   bool is_inout = false;
 };
 
@@ -108,6 +108,9 @@ struct Attention {
   ExprPtr query, key, score, value;
   bool softmax = true, causal = false;
   std::vector<Store> stores;
+  // Of a query whose scores are all -inf, the mask admits no key: result 1 is 0 as scaled_dot_product_attention has it;
+  // else NaN, as of a softmax that is written out.
+  bool masked_is_zero = false;
 };
 
 struct Stage;
@@ -142,8 +145,10 @@ std::string StageForm(const Program& program, const Stage& stage);
 std::vector<const Stage*> LeafStages(const std::vector<Stage>& stages);
 std::vector<const Stage*> LeafStages(const Program& program);
 
-// Whether no point of the stage reads of an input-output what another point, or another store, writes.
-bool IsSafeInPlace(const Program& program, const Stage& stage);
+// Whether the stage reads nothing that it writes, and two of its stores never write one place: then its points may run in
+// any order, and a writer may read all before it stores. Exempt is what an input-output has at the place of its only store,
+// read before it is written. False where that cannot be shown.
+bool HasIndependentPoints(const Program& program, const Stage& stage);
 
 // Buffers that the stage reads and writes, each once, in the order of use.
 std::vector<int> BuffersRead(const Stage& stage);

@@ -52,7 +52,7 @@ size_t DigestOf(const Stage& stage) {
     bytes.Add(scan->along.variable, scan->along.extent, scan->reverse, scan->exclusive);
   }
   if (const auto* attention = std::get_if<Attention>(&stage.work))
-    bytes.Add(attention->softmax, attention->causal);
+    bytes.Add(attention->softmax, attention->causal, attention->masked_is_zero);
   ForEachExpr(stage, [&](const ExprPtr& expr) { bytes.AddText(expr->key); });
   ForEachStores(open, [&](std::vector<Store>& stores) {
     bytes.Add(stores.size());
@@ -112,7 +112,7 @@ class KeyWriter {
       key_.AddText(scan->op);
       key_.Add(scan->reverse, scan->exclusive);
     } else if (const auto* attention = std::get_if<Attention>(&stage_.work)) {
-      key_.Add(attention->softmax, attention->causal);
+      key_.Add(attention->softmax, attention->causal, attention->masked_is_zero);
     } else if (const auto* contraction = std::get_if<Contraction>(&stage_.work)) {
       key_.Add(contraction->k_limits.size());
       for (const ExprPtr& limit : contraction->k_limits) key_.Add(limit != nullptr);

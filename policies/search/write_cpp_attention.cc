@@ -195,7 +195,9 @@ class CppAttentionText {
   void Finish() {
     print_.Open("for (long q = 0; q < count; ++q)");
     print_.Bind(queries_.variable, "(first + q)");
-    print_.Line(work_.softmax ? "const float scale = 1.0f / total[q];" : "const float scale = 1.0f;");
+    print_.Line(!work_.softmax         ? "const float scale = 1.0f;"
+                : work_.masked_is_zero ? "const float scale = total[q] == 0.0f ? 0.0f : 1.0f / total[q];"
+                                       : "const float scale = 1.0f / total[q];");
     CppOpenWalk(print_, width_.variable, 1, "0", std::to_string(width_.extent));
     print_.Line(fmt::format("const Vec result = LoadVec(out + q * {} + {}) * scale;", padded_,
                             print_.Scalar0(width_)));

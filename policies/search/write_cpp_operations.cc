@@ -97,7 +97,8 @@ CppPrinter::Value CppPrinter::EmitLeaf(const ExprPtr& expr) {
   value.depth = binding.depth;
   value.lanes = binding.lanes;
   if (value.lanes && !lane_.empty()) {
-    value.text = fmt::format("{}[{}]", binding.name, lane_);
+    value.text = fmt::format(fmt::runtime(expr->type == Type::kBool ? "({}[{}] != 0)" : "{}[{}]"),
+                             binding.name, lane_);
     value.lanes = false;
     value.depth = Depth();
   }

@@ -202,7 +202,9 @@ class CudaAttentionWriter {
         "for (int v = 0; v < kV; ++v) {\nconst unsigned column = across + v * 16;\n";
     text += fmt::format("if (query < (unsigned)({}) && column < {}) {{\n", kernel_.Number(queries_), width_);
     text += DecodeLoops(printer, work_.queries, "query") + DecodeLoops(printer, work_.width, "column");
-    text += std::string("const float result = out[r][v]") + (work_.softmax ? " / total[r]" : "") + ";\n";
+    const std::string result = work_.softmax ? "out[r][v] / total[r]" : "out[r][v]";
+    text += fmt::format("const float result = {}{};\n",
+                        work_.softmax && work_.masked_is_zero ? "total[r] == 0.0f ? 0.0f : " : "", result);
     text += NeighbourLoop(printer, work_.stores, kNeighbour, 1, false,
                           [](CudaPrinter& inside) { inside.SetResult(1, "result"); });
     return text + "}\n}\n}\n";

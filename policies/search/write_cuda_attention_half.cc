@@ -104,9 +104,9 @@ class CudaAttentionHalfWriter {
                 ? "const unsigned inside = min(all_k, first_q + 1), last = min(all_k, first_q + kQ);\n"
                 : "const unsigned inside = all_k, last = all_k;\n";
     body += fmt::format(
-        "AttendTiles<kQ, kK, kD, kW, {}, {}, {}, {}>({}, first_q, inside, last, bring_query, bring_key, bring_value, score, "
+        "AttendTiles<kQ, kK, kD, kW, {}, {}, {}, {}, {}>({}, first_q, inside, last, bring_query, bring_key, bring_value, score, "
         "finish);\n",
-        shape_.query_parts, shape_.key_parts, dtype == "bfloat16", element_,
+        shape_.query_parts, shape_.key_parts, dtype == "bfloat16", work_.masked_is_zero, element_,
         kernel_.Float(kLog2E * (factor > 0 ? factor : 1)));
     const std::string threads = fmt::format("({0} >= 64 ? 2 * {0} : 128)", tile_q);
     kernel_.Launch("Attend", body,

@@ -22,7 +22,8 @@ const std::string kAttentionFlags =
 struct AttentionCase {
   int64_t queries = 1, keys = 1, depth = 32, width = 32;
   bool is_causal = false;
-  std::string mask = {};  // "", "float" (queries, keys), "bool" (1, keys)
+  // "", "float" (queries, keys), "bool" (1, keys), "queries" (queries, 1): bool, all keys or none
+  std::string mask = {};
   int64_t heads = 2, key_heads = 2;
   int64_t tile_q = 0, tile_keys = 0;  // 0: as chosen
 };
@@ -44,6 +45,7 @@ search::Program ProgramOfAttention(const AttentionCase& one, const std::string& 
   value({2, one.key_heads, one.keys, one.width}, dtype, true);
   if (one.mask == "float") value({one.queries, one.keys}, dtype, true);
   if (one.mask == "bool") value({2, 1, 1, one.keys}, "bool", true);
+  if (one.mask == "queries") value({one.queries, 1}, "bool", true);
   const size_t out = task.arguments.size();
   value({2, one.heads, one.queries, one.width}, dtype, false);
   const std::string node = fmt::format(
@@ -127,6 +129,35 @@ TEST_CASE("every tile of attention in 16 bits agrees with plain loops") {
     }
   }
   CheckAttention(cases, "bfloat16");
+}
+
+TEST_CASE("queries that a mask gives no key have results 0 in 16 bits") {
+  std::vector<AttentionCase> cases;
+  for (const int64_t queries : {16, 64}) {  // with the keys divided among warps, and not
+    cases.push_back({75, 201, 32, 48, false, "queries"});
+    cases.back().tile_q = queries;
+  }
+  CheckAttention(cases, "bfloat16");
+  CheckAttention(cases, "float16");
+}
+
+TEST_CASE("queries that a mask gives no key have results 0 where scores are stored") {
+  const AttentionCase one{37, 5, 160, 160, false, "queries"};
+  const search::Program program = ProgramOfAttention(one, "float32");
+  for (const search::Stage& stage : program.stages)
+    CHECK_FALSE(std::holds_alternative<search::Attention>(stage.work));
+  Memory memory = RandomMemory(program, 7);
+  Interpret(program, memory);
+  int masked = 0;
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    if (!program.buffers[i].is_output) continue;
+    for (size_t at = 0; at < memory[i].size(); ++at) {
+      const bool has_keys = memory[3][at / 160 % 37] != 0;
+      CHECK((memory[i][at] == 0) == !has_keys);
+      masked += !has_keys;
+    }
+  }
+  CHECK(masked > 0);
 }
 
 TEST_CASE("attention in fp32, and in 16 bits of odd heads, is not on the tensor cores") {

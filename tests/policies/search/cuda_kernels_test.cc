@@ -7,7 +7,7 @@
 
 #include "policies/search/write.h"
 #include "tests/catch.h"
-#include "tests/policies/search/program_cases.h"
+#include "tests/policies/search/random_programs.h"
 
 using namespace kevin;
 using namespace kevin::test;
@@ -141,6 +141,11 @@ TEST_CASE("CUDA texts agree with the interpreter at other values of their knobs"
     variants.push_back(1 + i % 5);
   }
   CheckOnCpu(cases, variants);
+}
+
+TEST_CASE("CUDA texts of programs made at random agree with the interpreter") {
+  const std::vector<uint64_t> seeds = SeedsOr(40);
+  CheckOnCpu(RandomCases(seeds), std::vector<size_t>(seeds.begin(), seeds.end()));
 }
 
 TEST_CASE("stages that differ in sizes and constants share CUDA kernels; a text is deterministic") {

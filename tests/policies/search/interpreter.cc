@@ -237,7 +237,7 @@ class Interpreter {
     const double top = *std::max_element(scores.begin(), scores.end());
     double total = 0;
     for (double& score : scores) total += score = std::exp(score - top);
-    for (double& score : scores) score /= total;
+    for (double& score : scores) score = w.masked_is_zero && top == -kInfinity ? 0 : score / total;
     return scores;
   }
 

@@ -130,6 +130,19 @@ TEST_CASE("a triangular mask becomes causal") {
   }
 }
 
+TEST_CASE("a query without keys is 0 of masked attention, NaN of a softmax that is written out") {
+  const std::pair<const char*, bool> cases[] = {
+      {"sdpa", false}, {"sdpa_mask", true}, {"sdpa_bool", true}, {"att_where", false}, {"att_tril", false}};
+  for (const auto& [name, is_zero] : cases) {
+    INFO(name);
+    const Program program = Lowered(CaseNamed(name));
+    CHECK(CountStages<Attention>(program) > 0);
+    for (const Stage& stage : program.stages) {
+      if (const auto* work = std::get_if<Attention>(&stage.work)) CHECK(work->masked_is_zero == is_zero);
+    }
+  }
+}
+
 TEST_CASE("both directions of a recurrent layer are one loop") {
   CHECK(CountStages<Repeat>(Lowered(CaseNamed("lstm_bi"))) == 2);  // of two layers
   CHECK(CountStages<Repeat>(Lowered(CaseNamed("loop"))) == 1);

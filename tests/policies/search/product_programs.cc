@@ -92,6 +92,36 @@ void AddAttention(std::vector<ProgramCase>& cases) {
   }
 }
 
+// Some queries have no key: their results are 0, or NaN.
+void AddMaskedAttention(std::vector<ProgramCase>& cases) {
+  for (const bool is_zero : {false, true}) {
+    for (const int64_t length : {5, 150}) {
+      ProgramBuilder b;
+      const Loop q = b.NewLoop(length), k = b.NewLoop(length), d = b.NewLoop(19), w = b.NewLoop(21);
+      const int query = b.Input(length * 19), key = b.Input(length * 19), value = b.Input(length * 21),
+                mask = b.Input(length), out = b.Output(length * 21);
+      const ExprPtr is_masked = Compare("less", Read(mask, {q}), Float(0));
+      Attention work{{},
+                     {q},
+                     {k},
+                     {d},
+                     {w},
+                     Read(query, {q, d}),
+                     Read(key, {k, d}),
+                     Select(is_masked, Float(-__builtin_inf()), Times(Result(0), Float(0.25))),
+                     Read(value, {k, w}),
+                     true,
+                     false,
+                     {{out, At({q, w}), Result(1), nullptr}}};
+      work.masked_is_zero = is_zero;
+      b.Do("attention", work);
+      cases.push_back(b.Case(std::string("attention, ") + (is_zero ? "zero" : "NaN") + " where masked, of " +
+                                 std::to_string(length),
+                             static_cast<double>(length)));
+    }
+  }
+}
+
 // h = tanh(W h + x[t]); the last h is the output.
 void AddRepeat(std::vector<ProgramCase>& cases) {
   ProgramBuilder b;

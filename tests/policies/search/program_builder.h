@@ -16,6 +16,11 @@ class ProgramBuilder {
  public:
   int Input(int64_t elements, const std::string& dtype = "float32") { return Add(elements, dtype, false); }
   int Output(int64_t elements, const std::string& dtype = "float32") { return Add(elements, dtype, true); }
+  int InOut(int64_t elements) {
+    const int buffer = Add(elements, "float32", true);
+    program_.buffers.back().is_inout = true;
+    return buffer;
+  }
   int Workspace(int64_t elements, const std::string& dtype = "float32") {
     search::Buffer buffer;
     buffer.name = "w";
@@ -31,6 +36,7 @@ class ProgramBuilder {
     stage.work = std::move(work);
     program_.stages.push_back(std::move(stage));
   }
+  std::vector<search::Stage>& Stages() { return program_.stages; }
   ProgramCase Case(const std::string& name, double terms = 1) {
     search::PlaceWorkspaces(program_);
     return {name, program_, terms};

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "tests/catch.h"
+#include "tests/policies/search/random_programs.h"
 
 namespace kevin::test {
 namespace {
@@ -78,6 +79,7 @@ std::vector<ProgramCase> EveryProgram() {
   AddScans(cases);
   AddContractions(cases);
   AddAttention(cases);
+  AddMaskedAttention(cases);
   AddRepeat(cases);
   return cases;
 }
@@ -90,7 +92,9 @@ Task TaskOf(const Program& program, const std::string& kind) {
     if (buffer.argument < 0) continue;
     const std::string type = std::string(buffer.is_output ? "" : "const ") + CppTypeOf(buffer.dtype) + "*";
     task.arguments.push_back({buffer.name + std::to_string(buffer.argument),
-                              buffer.is_output ? "output" : "input",
+                              buffer.is_inout    ? "inout"
+                              : buffer.is_output ? "output"
+                                                 : "input",
                               type,
                               {buffer.elements},
                               {}});
@@ -121,7 +125,7 @@ Memory RandomMemory(const Program& program, uint64_t seed) {
 
 void CheckProgram(const ProgramCase& one, const KernelLibrary& library, size_t index) {
   constexpr size_t kFence = 64;
-  Memory memory = RandomMemory(one.program, 7);
+  Memory memory = one.is_whole ? WholeMemory(one.program, 7) : RandomMemory(one.program, 7);
   std::vector<std::unique_ptr<char[], decltype(&std::free)>> blocks;
   std::vector<void*> tensors;
   std::vector<size_t> outputs;
@@ -131,8 +135,8 @@ void CheckProgram(const ProgramCase& one, const KernelLibrary& library, size_t i
     const size_t bytes = static_cast<size_t>(buffer.elements) * BytesOf(buffer.dtype);
     blocks.push_back(AllocatePages(bytes + kFence));
     std::memset(blocks.back().get(), 0x7f, bytes + kFence);
-    if (buffer.is_output) {
-      outputs.push_back(i);
+    if (buffer.is_output) outputs.push_back(i);
+    if (buffer.is_output && !buffer.is_inout) {
       for (double& value : memory[i]) value = GetElement(blocks.back().get(), 0, buffer.dtype);
     } else {
       for (size_t e = 0; e < memory[i].size(); ++e)
@@ -151,12 +155,13 @@ void CheckProgram(const ProgramCase& one, const KernelLibrary& library, size_t i
     const double epsilon = buffer.dtype == "float16"    ? 0x1p-11
                            : buffer.dtype == "bfloat16" ? 0x1p-8
                                                         : 0x1p-24;
-    const bool exact = buffer.dtype != "float32" && epsilon == 0x1p-24;
+    const bool exact = one.is_whole || (buffer.dtype != "float32" && epsilon == 0x1p-24);
     const double bound = exact ? 0 : 8 * epsilon * std::sqrt(one.terms + 1) * scale + 1e-30;
     for (size_t e = 0; e < memory[i].size(); ++e) {
       const double got = GetElement(data, e, buffer.dtype), want = memory[i][e];
       if (got == want || (std::isnan(got) && std::isnan(want)) || std::fabs(got - want) <= bound) continue;
-      FAIL_CHECK(one.name << ": output " << i << " element " << e << " is " << got << ", not " << want);
+      FAIL_CHECK(one.name << ": output " << i << " element " << e << " is " << got << ", not " << want
+                          << (one.is_whole ? " in\n" + NormalForm(one.program) : ""));
       break;
     }
     const size_t bytes = memory[i].size() * BytesOf(buffer.dtype);

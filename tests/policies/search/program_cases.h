@@ -16,6 +16,8 @@ struct ProgramCase {
   std::string name;
   search::Program program;
   double terms = 1;  // added up for one result
+  // Inputs are whole numbers (WholeMemory) for which all values are exact.
+  bool is_whole = false;
 };
 
 std::vector<ProgramCase> EveryProgram();
@@ -27,6 +29,7 @@ void AddWindows(std::vector<ProgramCase>& cases);
 void AddScans(std::vector<ProgramCase>& cases);
 void AddContractions(std::vector<ProgramCase>& cases);
 void AddAttention(std::vector<ProgramCase>& cases);
+void AddMaskedAttention(std::vector<ProgramCase>& cases);
 void AddRepeat(std::vector<ProgramCase>& cases);
 
 // `count` layers of x = relu(x * scale) and a sum of rows, of sizes and scales that all differ.

@@ -1,5 +1,5 @@
 // The place of workspaces: reused when dead, never while alive, none where nothing uses them. Keys of equal stages. How
-// two loops are used.
+// two loops are used. What Fuse keeps apart: stages of which one reads what the other writes.
 
 #include "policies/search/program.h"
 
@@ -12,6 +12,7 @@
 #include "policies/search/stage_use.h"
 #include "policies/search/write.h"
 #include "tests/catch.h"
+#include "tests/policies/search/program_builder.h"
 
 namespace kevin::search {
 namespace {
@@ -233,6 +234,148 @@ TEST_CASE("two loops that are used as one position are a pair, others are not") 
   CHECK_FALSE(use(DivInt(k, 5)).is_divided);
   const ExprPtr joined = Replace(Load(0, Type::kFloat, together), JoinedPair(first, second, 8));
   CHECK(joined->key == Load(0, Type::kFloat, AddScaled(k, Variable(8, 24), 10))->key);
+}
+
+// --- Stages that read what another one writes ---
+
+namespace {
+
+using test::At, test::Plus, test::ProgramBuilder, test::Read, test::Times, test::Var;
+
+constexpr int64_t kRows = 5, kColumns = 7;
+
+// The outputs after a run, in the order of the buffers.
+test::Memory OutputsOf(const Program& program) {
+  test::Memory memory;
+  for (const Buffer& buffer : program.buffers) {
+    std::vector<double> values(static_cast<size_t>(buffer.elements), std::nan(""));
+    for (size_t i = 0; buffer.argument >= 0 && !buffer.is_output && i < values.size(); ++i)
+      values[i] = buffer.dtype == "int64" ? 0 : static_cast<double>(i * 37 % 11);
+    memory.push_back(std::move(values));
+  }
+  test::Interpret(program, memory);
+  test::Memory outputs;
+  for (size_t i = 0; i < memory.size(); ++i) {
+    if (program.buffers[i].is_output) outputs.push_back(memory[i]);
+  }
+  return outputs;
+}
+
+// Fused, it computes the same, and no stage reads what it writes. Returns the number of stages.
+size_t StagesAfterFuse(const Program& program) {
+  Program fused = program;
+  Fuse(fused);
+  for (const Stage& stage : fused.stages) CHECK(HasIndependentPoints(fused, stage));
+  CHECK(OutputsOf(fused) == OutputsOf(program));
+  return fused.stages.size();
+}
+
+// Rows less their largest element; both are stored, and `after` makes the output from both buffers.
+Program CentredRows(const std::function<void(ProgramBuilder&, int largest, int centred)>& after) {
+  ProgramBuilder b;
+  const int x = b.Input(kRows * kColumns), largest = b.Workspace(kRows),
+            centred = b.Workspace(kRows * kColumns);
+  const Loop row = b.NewLoop(kRows), column = b.NewLoop(kColumns);
+  const ExprPtr value = Read(x, {row, column});
+  b.Do("centred", Reduction{{row},
+                            {column},
+                            {{"max", value, 0, 0}},
+                            {{largest, Var(row), Result(0), nullptr}},
+                            {{centred, At({row, column}), Binary("sub", value, Result(0)), nullptr}}});
+  after(b, largest, centred);
+  return b.Case("centred").program;
+}
+
+}  // namespace
+
+TEST_CASE("what reads the results of other rows is no part of the stage that computes them") {
+  const Program program = CentredRows([](ProgramBuilder& b, int largest, int centred) {
+    const Loop row = b.NewLoop(kRows), column = b.NewLoop(kColumns);
+    const int out = b.Output(kRows * kColumns);
+    const ExprPtr mirrored = AddInt(Int(kRows - 1), Scaled(Var(row), -1));
+    const ExprPtr both = Plus(Read(largest, Var(row)), Read(largest, mirrored));
+    b.Do("scaled", Pointwise{{row, column},
+                             {{out, At({row, column}), Times(Read(centred, {row, column}), both), nullptr}}});
+  });
+  CHECK(StagesAfterFuse(program) == 2);
+}
+
+TEST_CASE("the results of the same row, and its elements, become a part of that stage") {
+  const Program program = CentredRows([](ProgramBuilder& b, int largest, int centred) {
+    const Loop row = b.NewLoop(kRows), column = b.NewLoop(kColumns);
+    const int out = b.Output(kRows * kColumns);
+    const ExprPtr value = Times(Read(centred, {row, column}), Read(largest, Var(row)));
+    b.Do("scaled", Pointwise{{row, column}, {{out, At({row, column}), value, nullptr}}});
+  });
+  CHECK(StagesAfterFuse(program) == 1);
+}
+
+TEST_CASE("a row's result that reads elements of the row stays apart") {
+  const Program program = CentredRows([](ProgramBuilder& b, int largest, int centred) {
+    const Loop row = b.NewLoop(kRows);
+    const int out = b.Output(kRows);
+    const ExprPtr first = Read(centred, Scaled(Var(row), kColumns));
+    b.Do("first", Pointwise{{row}, {{out, Var(row), Times(Read(largest, Var(row)), first), nullptr}}});
+  });
+  CHECK(StagesAfterFuse(program) == 2);
+}
+
+// A copy, and then elements of it at places that are read: the copy of another point could come after.
+TEST_CASE("what overwrites elements of a tensor is no part of the stage that fills it") {
+  const Program program = CentredRows([](ProgramBuilder& b, int, int centred) {
+    const Loop row = b.NewLoop(kRows), column = b.NewLoop(kColumns);
+    const int places = b.Input(kRows * kColumns, "int64"), out = b.Output(kRows * kColumns);
+    const ExprPtr value = Read(centred, {row, column});
+    b.Do("copy", Pointwise{{row, column}, {{out, At({row, column}), value, nullptr}}});
+    const Loop from = b.NewLoop(kRows), at = b.NewLoop(kColumns);
+    const ExprPtr place = Load(places, Type::kInt, At({from, at}));
+    b.Do("scatter",
+         Pointwise{{from, at},
+                   {{out, AddInt(Scaled(Var(from), kColumns), place), Read(centred, {from, at}), nullptr}}});
+  });
+  CHECK(StagesAfterFuse(program) == 2);
+}
+
+TEST_CASE("an element that is stored under a condition is read from memory") {
+  ProgramBuilder b;
+  const int x = b.Input(kColumns), whole = b.Workspace(kColumns), part = b.Workspace(kColumns),
+            out = b.Output(kColumns);
+  const Loop clear = b.NewLoop(kColumns), i = b.NewLoop(kColumns), j = b.NewLoop(kColumns);
+  b.Do("zeros", Pointwise{{clear}, {{part, Var(clear), Float(0), nullptr}}});
+  const ExprPtr value = Unary("exp", Read(x, Var(i)));
+  b.Do("parts",
+       Pointwise{{i},
+                 {{whole, Var(i), value, nullptr}, {part, Var(i), value, Compare("less", Var(i), Int(3))}}});
+  const ExprPtr sum = Plus(Read(whole, Var(j)), Read(part, Var(j)));
+  b.Do("sum", Pointwise{{j}, {{out, Var(j), sum, nullptr}}});
+  CHECK(StagesAfterFuse(b.Case("parts").program) == 3);
+}
+
+TEST_CASE("points are independent where a buffer's places are apart") {
+  Program program;
+  program.buffers = FiveBuffers();
+  const Loop row{1, 6}, column{2, 10};
+  const ExprPtr time = Variable(3, 9), here = AddScaled(Var(column), Var(row), 20);
+  const auto apart = [&](const ExprPtr& written, const ExprPtr& other, bool is_read) {
+    Pointwise work{{row, column}, {{3, written, is_read ? Read(3, other) : Float(0), nullptr}}};
+    if (!is_read) work.stores.push_back({3, other, Float(1), nullptr});
+    return HasIndependentPoints(program, {"stage", work, 0, 0});
+  };
+  const auto slot = [&](int64_t later) { return AddScaled(here, ModInt(AddInt(time, Int(later)), 2), 120); };
+  for (const bool is_read : {false, true}) {
+    CHECK(apart(here, AddInt(here, Int(10)), is_read));       // two parts of a row
+    CHECK_FALSE(apart(here, AddInt(here, Int(9)), is_read));  // they have an element in common
+    CHECK(apart(here, AddInt(here, Int(120)), is_read));      // one after the other
+    CHECK(apart(slot(1), slot(0), is_read));                  // two places of a loop, in turn
+    CHECK_FALSE(apart(slot(2), slot(0), is_read));
+    CHECK(apart(AddScaled(here, time, 120), AddInt(AddScaled(here, time, 120), Int(-120)), is_read));
+    CHECK_FALSE(apart(AddScaled(here, time, 120), here, is_read));
+    CHECK_FALSE(apart(here, Load(0, Type::kInt, here), is_read));
+  }
+  CHECK_FALSE(apart(here, here, true));
+  program.buffers[3].is_inout = true;
+  CHECK(apart(here, here, true));
+  CHECK_FALSE(apart(here, AddInt(here, Int(1)), true));
 }
 
 }  // namespace kevin::search

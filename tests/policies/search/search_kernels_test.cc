@@ -7,7 +7,7 @@
 #include "env/problem/problem.h"
 #include "policies/search/setting_text.h"
 #include "tests/catch.h"
-#include "tests/policies/search/program_cases.h"
+#include "tests/policies/search/random_programs.h"
 
 using namespace kevin;
 using namespace kevin::test;
@@ -40,18 +40,23 @@ std::vector<ProgramCase> Chosen() {
   return chosen;
 }
 
-void CheckAll(const std::vector<ProgramCase>& cases, const std::string& flags) {
-  std::vector<std::string> sources;
-  for (const ProgramCase& one : cases) {
-    INFO(one.name);
-    sources.push_back(TextOf(one.program));
-  }
+void CheckTexts(const std::vector<ProgramCase>& cases, const std::vector<std::string>& sources,
+                const std::string& flags) {
   if (const char* file = std::getenv("KEVIN_TEXTS")) {
     std::ofstream out(file);
     for (size_t i = 0; i < cases.size(); ++i) out << "// " << cases[i].name << "\n" << sources[i];
   }
   const KernelLibrary library(sources, flags, Bf16Cpp());
   for (size_t i = 0; i < cases.size(); ++i) CheckProgram(cases[i], library, i);
+}
+
+void CheckAll(const std::vector<ProgramCase>& cases, const std::string& flags) {
+  std::vector<std::string> sources;
+  for (const ProgramCase& one : cases) {
+    INFO(one.name);
+    sources.push_back(TextOf(one.program));
+  }
+  CheckTexts(cases, sources, flags);
 }
 
 }  // namespace
@@ -96,8 +101,23 @@ TEST_CASE("C++ texts agree at every value of every knob") {
       }
     }
   }
-  const KernelLibrary library(sources, "-O1", Bf16Cpp());
-  for (size_t i = 0; i < owners.size(); ++i) CheckProgram(owners[i], library, i);
+  CheckTexts(owners, sources, "-O1");
+}
+
+TEST_CASE("C++ texts of programs made at random agree with the interpreter") {
+  const std::vector<uint64_t> seeds = SeedsOr(60);
+  const std::vector<ProgramCase> cases = RandomCases(seeds);
+  std::vector<std::string> sources;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    Random random(seeds[i]);
+    const Task task = TaskOf(cases[i].program);
+    search::Setting setting;
+    for (const search::Knob& knob : search::CppKnobs(cases[i].program, task))
+      setting[knob.name] =
+          knob.values[static_cast<size_t>(random.Below(static_cast<int64_t>(knob.values.size())))];
+    sources.push_back(TextWith(cases[i].program, task, setting));
+  }
+  CheckTexts(cases, sources, "-O1");
 }
 
 TEST_CASE("C++ texts agree on processors without AVX-512 and without AVX") {

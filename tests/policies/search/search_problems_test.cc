@@ -7,6 +7,7 @@
 
 #include "env/problem/problem.h"
 #include "env/workload.h"
+#include "policies/search/task_program.h"
 #include "tests/catch.h"
 #include "tests/support/search_text.h"
 
@@ -43,6 +44,25 @@ TEST_CASE("every listed problem is written") {
       CHECK((text.find("launch(") != std::string::npos) == why.empty());
     }
   }
+}
+
+// Points of a stage run in any order, and kernels read ahead.
+TEST_CASE("no stage of a listed problem reads what it writes") {
+  const ProblemSet problems(KEVIN_SOURCE_DIR "/env/problems");
+  size_t stages = 0;
+  for (const std::string& id : problems.Ids()) {
+    for (const auto& [kind, size] : {std::pair("cpp", "small"), std::pair("cuda", "full")}) {
+      for (const search::TaskProgram& one :
+           search::ProgramsOf(testing::SearchTask(problems.Find(id), size, kind))) {
+        for (const search::Stage* stage : search::LeafStages(one.program)) {
+          INFO(id << " " << kind << " " << size << ": " << stage->name);
+          CHECK(search::HasIndependentPoints(one.program, *stage));
+          ++stages;
+        }
+      }
+    }
+  }
+  REQUIRE(stages > 4000);
 }
 
 // More take too long to compile, and too long for a reader.
