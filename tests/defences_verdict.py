@@ -82,7 +82,7 @@ DEFENCES = [
      "return known_type && (IsDebugName(name) || StartsWith(name, \".nv.\"));", "machine_key_test", '"constants*"'),
     # --- Compiler, sandbox, lock ---
     ("library", "size of a library", "env/cpu/compile.cc", "bytes > static_cast<uintmax_t>(kMaxLibraryBytes)", "false",
-     "compile_test", '"a library beyond*"', ("env/cpu/compile.cc", "kMaxLibraryBytes >> 20};", "4096};")),
+     "compile_test", '"a library beyond*"', ("env/cpu/compile.cc", "file_mb};", "4096};")),
     ("home", "a compiler's folders open no home", "env/cpu/find_compiler.cc", "if (!holds_home && path", "if ((true || !holds_home) && path",
      "compile_test",
      '"a compiler that names the home*"'),

@@ -12,7 +12,10 @@
 #include <optional>
 
 #include "env/cpu/library_cache.h"
+#include "env/cpu/precompiled_headers.h"
+#include "env/diagnosis/vector_report.h"
 #include "env/error.h"
+#include "env/outcome.h"
 #include "env/problem/text.h"
 #include "env/process/files.h"
 #include "env/process/machine.h"
@@ -43,8 +46,8 @@ std::string Prelude(const SizedProblem& problem) {
 // comment or #if in it cannot reach the text around it. A second declaration makes the compiler compare the
 // signature.
 std::string Wrapper(const SizedProblem& problem, const CompileVariant& variant = {}) {
-  return Prelude(problem) + variant.above + "#include \"" + kCandidateFileName +
-         "\"\n#line 1 \"required-signature\"\n" +
+  return Prelude(problem) + variant.above + "#include \"" + kCandidateFileName + "\"\n#line 1 \"" +
+         std::string(kSignatureFile) + "\"\n" +
          (variant.below.empty() ? LaunchSignature(*problem.problem) + ";\n" : variant.below);
 }
 
@@ -72,9 +75,30 @@ SpawnOptions CompilerProcess(const Compiler& compiler, const CompileOptions& opt
   SpawnOptions spawn = ToolProcess(compiler, options, work);
   spawn.argv.push_back(compiler.path.string());
   spawn.argv.insert(spawn.argv.end(), CompileFlags().begin(), CompileFlags().end());
+  const std::vector<std::string> report = ReportFlags(compiler);
+  spawn.argv.insert(spawn.argv.end(), report.begin(), report.end());
   spawn.argv.insert(spawn.argv.end(), variant.flags.begin(), variant.flags.end());
+  // The line table names the folder, which is another one for each compile without a sandbox.
+  spawn.argv.push_back("-fdebug-prefix-map=" + work.string() + "=.");
   spawn.argv.insert(spawn.argv.end(), {"-o", kLibraryFileName, kWrapperName});
   return spawn;
+}
+
+// Compiles the texts in `work`. What precompiled headers decide is how long it takes: a text that does not compile with them is
+// compiled without.
+Ran RunCompiler(const Compiler& compiler, const std::string& source, const CompileOptions& options,
+                const fs::path& work, const CompileVariant& variant, size_t most_log) {
+  const double limit_s = options.patience * options.limits.compile_timeout_s;
+  const fs::path headers = PrecompiledHeaders(compiler, HeadersWorthPrecompiling(source), options);
+  if (!headers.empty()) {
+    Compiler seeing = compiler;
+    seeing.needs.push_back(headers.string());
+    CompileVariant with = variant;
+    with.flags.insert(with.flags.end(), {"-include", (headers / kHeadersName).string()});
+    Ran ran = RunToEnd(CompilerProcess(seeing, options, work, with), limit_s, most_log, options.stop);
+    if (ran.status == 0 || ran.timed_out || WasKilled(ran)) return ran;
+  }
+  return RunToEnd(CompilerProcess(compiler, options, work, variant), limit_s, most_log, options.stop);
 }
 
 // Whether the disk can take what a compile may write. Asked only after a failure that looks like a full disk,
@@ -127,7 +151,8 @@ std::string LogOf(const Ran& ran, const fs::path& work) {
 
 }  // namespace
 
-SpawnOptions ToolProcess(const Compiler& compiler, const CompileOptions& options, const fs::path& work) {
+SpawnOptions ToolProcess(const Compiler& compiler, const CompileOptions& options, const fs::path& work,
+                         int64_t file_mb) {
   SpawnOptions spawn;
   spawn.namespaces = options.namespaces;
   SandboxedCompiler sandboxed{options.runner.string(),
@@ -136,7 +161,7 @@ SpawnOptions ToolProcess(const Compiler& compiler, const CompileOptions& options
                               options.limits.compile_memory_mb,
                               static_cast<int64_t>(options.limits.compile_timeout_s) + 1,
                               compiler.needs,
-                              kMaxLibraryBytes >> 20};
+                              file_mb};
   spawn.argv = CompilerCommand(sandboxed);
   const std::string temporary = options.namespaces ? kSandboxWorkPath : work.string();
   spawn.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C", "TMPDIR=" + temporary, "SOURCE_DATE_EPOCH=0"};
@@ -148,8 +173,7 @@ Ran CompileIn(const fs::path& work, const Compiler& compiler, const SizedProblem
   WriteText(work / kCandidateFileName, source + "\n");
   WriteText(work / kWrapperName, Wrapper(problem, variant));
   const DeviceLock lock("cpu", LockMode::kShared, nullptr, options.stop);
-  return RunToEnd(CompilerProcess(compiler, options, work, variant), options.limits.compile_timeout_s,
-                  kMaxVariantLog, options.stop);
+  return RunCompiler(compiler, source, options, work, variant, kMaxVariantLog);
 }
 
 fs::path LibraryFolder(const fs::path& cache_directory) {
@@ -173,6 +197,16 @@ const std::vector<std::string>& CompileFlags() {
                                                   "-x",
                                                   "c++"};
   return kFlags;
+}
+
+bool IsClang(const Compiler& compiler) { return compiler.version.find("clang") != std::string::npos; }
+
+std::vector<std::string> ReportFlags(const Compiler& compiler) {
+  std::vector<std::string> flags = {
+      "-g1", "-gdwarf-4"};              // objdump reads the file names of version 4 correctly everywhere
+  if (IsClang(compiler)) return flags;  // its report goes to stderr, where the errors of a candidate are
+  for (std::string& flag : VectorReportFlags(false, kVectorReportName)) flags.push_back(std::move(flag));
+  return flags;
 }
 
 bool WasKilled(const Ran& ran) {
@@ -201,6 +235,7 @@ Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const
                          CpuFeatures() + "\n" + std::to_string(options.limits.compile_memory_mb) + " MB, " +
                          std::to_string(kMaxLibraryBytes) + " bytes\n";
   for (const std::string& flag : CompileFlags()) identity += flag + "\n";
+  for (const std::string& flag : ReportFlags(compiler)) identity += flag + "\n";
   const std::string key = Sha256Hex(identity + wrapper + source);
   const fs::path folder = LibraryFolder(options.cache_directory);
   LibraryCache cache(folder, options.cache_limit_bytes);
@@ -217,8 +252,7 @@ Compiled CompileCpp(const Compiler& compiler, const SizedProblem& problem, const
   Compiled compiled;
   const DeviceLock lock("cpu", options.lock, &compiled.wait_s, options.stop);
   const Ran ran =
-      RunToEnd(CompilerProcess(compiler, options, work), options.patience * options.limits.compile_timeout_s,
-               static_cast<size_t>(options.limits.max_log_bytes), options.stop);
+      RunCompiler(compiler, source, options, work, {}, static_cast<size_t>(options.limits.max_log_bytes));
   if (ran.timed_out || WasKilled(ran)) {
     compiled.log = WithoutWrapper(Printable(ran.output));
     compiled.on_clock = ran.timed_out;

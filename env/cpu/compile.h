@@ -59,6 +59,12 @@ std::filesystem::path LibraryFolder(const std::filesystem::path& cache_directory
 // The flags every `cpp` candidate is compiled with.
 const std::vector<std::string>& CompileFlags();
 
+bool IsClang(const Compiler& compiler);
+
+// Further flags, which leave the machine code as it is: a line table and, by g++, the report on vectors in the file
+// kVectorReportName of an entry of the cache. A diagnosis needs no second compile then (env/cpu/diagnosis_build.h).
+std::vector<std::string> ReportFlags(const Compiler& compiler);
+
 // Whether a compiler that has failed reports that one of its processes was killed: by the limit on processor time.
 bool WasKilled(const Ran& ran);
 
@@ -77,10 +83,11 @@ Compiled CompileConfirmed(CompileOptions options,
 
 inline constexpr const char* kCandidateFileName = "candidate.cpp";
 inline constexpr const char* kLibraryFileName = "candidate.so";
+inline constexpr const char* kVectorReportName = "vector-report";
 
 struct CompileVariant {
   std::string above, below;        // around the candidate; `below` empty: the declaration of `launch`
-  std::vector<std::string> flags;  // beside CompileFlags
+  std::vector<std::string> flags;  // beside CompileFlags and ReportFlags
 };
 
 // Compiles in the folder `work`, without the cache. Afterwards the library is there if the text compiles. `source` is
@@ -89,8 +96,8 @@ Ran CompileIn(const std::filesystem::path& work, const Compiler& compiler, const
               const std::string& source, const CompileOptions& options, const CompileVariant& variant);
 
 // The start of a process in the sandbox of compilers that sees and may write to the folder `work`, where it begins. The
-// program and its arguments follow in argv.
+// program and its arguments follow in argv. `file_mb`: the most that a file may take.
 SpawnOptions ToolProcess(const Compiler& compiler, const CompileOptions& options,
-                         const std::filesystem::path& work);
+                         const std::filesystem::path& work, int64_t file_mb = kMaxLibraryBytes >> 20);
 
 }  // namespace kevin

@@ -14,7 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kVectorReportName = "vector-report";
 constexpr size_t kMostReport = size_t{1} << 20, kMostDisassembly = size_t{16} << 20;
 constexpr double kObjdumpTimeout_s = 3;
 
@@ -26,13 +25,10 @@ std::string FirstBytes(const fs::path& path, size_t limit) {
   return text;
 }
 
-bool IsClang(const Compiler& compiler) { return compiler.version.find("clang") != std::string::npos; }
-
+// What the build of a verdict lacks: clang's report goes to stderr.
 CompileVariant VariantFor(const Compiler& compiler) {
   CompileVariant variant;
-  variant.flags = {"-g1", "-gdwarf-4"};  // objdump reads the file names of version 4 correctly everywhere
-  for (std::string& flag : VectorReportFlags(IsClang(compiler), kVectorReportName))
-    variant.flags.push_back(std::move(flag));
+  if (IsClang(compiler)) variant.flags = VectorReportFlags(true, kVectorReportName);
   return variant;
 }
 
@@ -72,9 +68,18 @@ DiagnosisBuild BuildForDiagnosis(const Compiler& compiler, const SizedProblem& p
     }
     build.stage_problem = "with calls of a timer in their places the kernel does not compile";
   }
-  if (Compiles(CompileIn(work, compiler, problem, source, options, VariantFor(compiler)), work, is_clang,
-               &build.vector_report))
-    build.library = work / kLibraryFileName;
+  if (is_clang) {
+    if (Compiles(CompileIn(work, compiler, problem, source, options, VariantFor(compiler)), work, is_clang,
+                 &build.vector_report))
+      build.library = work / kLibraryFileName;
+    return build;
+  }
+  const Compiled judged = CompileCpp(compiler, problem, source, options);  // from the cache
+  if (judged.library.empty()) return build;
+  // A copy: objdump may write in `work`.
+  fs::copy_file(judged.library, work / kLibraryFileName, fs::copy_options::overwrite_existing);
+  build.vector_report = FirstBytes(judged.library.parent_path() / kVectorReportName, kMostReport);
+  build.library = work / kLibraryFileName;
   return build;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The build of a candidate for a diagnosis: the flags of a verdict, a line table (which leaves the machine code as it is)
-// and the compiler's report on vectors; where the text marks stages, with a timer (env/diagnosis/stages.h).
+// The build of a candidate for a diagnosis: that of the verdict, with its line table and the compiler's report on vectors
+// (ReportFlags); where the text marks stages, one with a timer (env/diagnosis/stages.h).
 
 #include <filesystem>
 #include <string>
@@ -17,7 +17,7 @@ struct DiagnosisBuild {
   std::string stage_problem;        // why marks are not timed; empty: they are, or there are none
 };
 
-// Compiles into `work`, an empty folder. Throws Error like CompileCpp.
+// Compiles into `work`, an empty folder, or copies the library of the verdict there. Throws Error like CompileCpp.
 DiagnosisBuild BuildForDiagnosis(const Compiler& compiler, const SizedProblem& problem,
                                  const std::string& source, const CompileOptions& options,
                                  const std::filesystem::path& work);

@@ -19,11 +19,14 @@ constexpr double kStandardErrors = 2;
 // Of interpreted kernels: samples in numpy for each one in Triton's library. A short kernel has 3, one that computes 400 times
 // between a load and a store 100.
 constexpr int kMostForLoad = 50;
+// Of interpreted kernels: with fewer samples numpy alone could count as one kernel between two loads.
+constexpr int kLeastSeenInterpreted = kEnough;
+static_assert(kLeastSeenInterpreted > kMostForLoad);
 
 }  // namespace
 
 std::optional<double> OwnShare::Value() const {
-  if (own + library < kLeastSeen) return std::nullopt;
+  if (own + library < std::max(1, least_seen)) return std::nullopt;
   return static_cast<double>(own) / (own + library);
 }
 
@@ -45,6 +48,7 @@ OwnShare CountOwnShare(const ThreadSamples& samples, KernelForm form) {
                               [](int sum, const auto& at) { return sum + at.second; });
   share.library = samples.library + samples.products;
   share.by_library = samples.by_library;
+  share.least_seen = form == KernelForm::kInterpreted ? kLeastSeenInterpreted : kLeastSeen;
   share.all = samples.All();
   share.moments = samples.moments;
   share.unreadable = samples.unreadable;
@@ -60,7 +64,7 @@ OwnShare CountOwnShare(const ThreadSamples& samples, KernelForm form) {
 
 bool IsShareOpen(const OwnShare& share, double least) {
   const int seen = share.own + share.library;
-  if (seen < kLeastSeen) return true;
+  if (!share.Value()) return true;
   const double error = std::sqrt(least * (1 - least) / seen);
   return std::abs(*share.Value() - least) < kStandardErrors * error;
 }
@@ -76,6 +80,7 @@ OwnShare MeasureOwnShare(Session& session, TimedProcess& process, std::span<cons
   const auto is_enough = [&] {
     const int seen = share.own + share.library;
     if (seen >= kMostSeen || used_us >= kLongest_us) return true;
+    if (form == KernelForm::kInterpreted && seen < kLeastSeenInterpreted) return false;
     if (!IsShareOpen(share, session.sized().problem->least_own_share))
       return seen >= kEnough || used_us >= kUsual_us;
     return false;

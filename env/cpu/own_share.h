@@ -22,6 +22,7 @@ enum class KernelForm { kCompiled, kInterpreted };
 
 struct OwnShare {
   int own = 0, library = 0;         // samples: in its own kernels, in torch's or another library's
+  int least_seen = 0;               // samples in kernels, of either, below which they say nothing
   int all = 0;                      // samples, wherever the threads were
   int moments = 0, unreadable = 0;  // as in ThreadSamples. All of them unreadable: this machine does not tell
   std::map<std::string, int> by_library;  // as there; interpreted kernels: "numpy" too

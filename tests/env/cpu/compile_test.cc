@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "env/cpu/precompiled_headers.h"
 #include "env/error.h"
 #include "env/sandbox/sandbox.h"
 #include "tests/catch.h"
@@ -80,6 +81,60 @@ TEST_CASE("a wrong signature is an error that shows the right one") {
   CHECK(Contains(compiled.log, "launch"));
   CHECK(Contains(compiled.log, "required-signature"));
   CHECK(Contains(compiled.log, "const float*"));
+}
+
+// What is loaded of a library: neither its line table nor the hash of the whole.
+std::string LoadedPart(const std::filesystem::path& library, const TemporaryFolder& folder) {
+  const std::string loaded = folder.path() / "loaded.so";
+  const std::string command =
+      "objcopy --strip-debug --remove-section=.note.gnu.build-id " + library.string() + " " + loaded;
+  REQUIRE(std::system(command.c_str()) == 0);
+  return TextOf(loaded);
+}
+
+TEST_CASE("precompiled headers change neither the code of a library nor an error") {
+  const Fixture fixture;
+  const std::filesystem::path made = fixture.options.cache_directory / "cpp-headers";
+  const auto text = [](const std::string& name, const std::string& value) {
+    return "// kernel " + name + R"(
+#include <immintrin.h>
+#include <cmath>
+extern "C" void launch(const float* x, float* out) {
+  for (long i = 0; i < B * N; ++i) out[i] = )" +
+           value + ";\n}\n";
+  };
+  const std::string relu = "std::fmax(x[i], _mm_cvtss_f32(_mm_setzero_ps()))";
+  const Compiled plain = fixture.Compile(text("first", relu));
+  REQUIRE(!plain.library.empty());
+  CHECK(!std::filesystem::exists(made));
+  const std::string loaded = LoadedPart(plain.library, fixture.folder);
+  for (const char* name : {"second", "third"}) {
+    const Compiled again = fixture.Compile(text(name, relu));
+    REQUIRE(!again.library.empty());
+    CHECK((!again.cached && LoadedPart(again.library, fixture.folder) == loaded));
+    CHECK(std::filesystem::exists(made) != IsClang(fixture.compiler));
+  }
+  // What its own headers do not declare stays undeclared, and no message names another file.
+  for (const char* wrong : {"std::clamp(x[i], 0.f, 9.f)", "nothing(x[i])"}) {
+    const Compiled failed = fixture.Compile(text("fourth", wrong));
+    CHECK(failed.library.empty());
+    CHECK(Contains(failed.log, "candidate.cpp:5:"));
+    CHECK(!Contains(failed.log, kHeadersName));
+  }
+}
+
+TEST_CASE("headers are found before anything but comments") {
+  using Names = std::vector<std::string>;
+  CHECK(HeadersWorthPrecompiling(
+            "#include <cmath>\r\n\n/* several\nlines */\n  # include <immintrin.h> // why\n") ==
+        Names{"immintrin.h", "cmath"});
+  CHECK(HeadersWorthPrecompiling("// knob N: 1 2\n#include <cstdio>\n#include <algorithm>") ==
+        Names{"algorithm"});
+  for (const char* none : {"", "#define I 1\n#include <cmath>\n", "int x;\n#include <cmath>\n",
+                           "#include \"cmath\"\n", "// \\\n#include <cmath>\n", "/*\n#include <cmath>\n*/\n",
+                           "/* */ int x;\n#include <cmath>\n", "#include <cmath> int\n", "#include <cmath",
+                           "#include <cmath> // \\\nint x;\n", "#if 0\n#include <cmath>\n"})
+    CHECK(HeadersWorthPrecompiling(none).empty());
 }
 
 TEST_CASE("an unfinished text does not reach what is put around it") {

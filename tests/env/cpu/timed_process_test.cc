@@ -389,6 +389,9 @@ TEST_CASE("numpy is a candidate's own only beside Triton's interpreter, and prod
   CHECK(compiled.Libraries() == "OpenBLAS 100 %");
   // The first samples decide nothing.
   samples = {};
+  samples.elsewhere = 50;  // numpy alone, as many as count beside one load
+  CHECK_FALSE(CountOwnShare(samples, KernelForm::kInterpreted).Value());
+  CHECK(IsShareOpen(CountOwnShare(samples, KernelForm::kInterpreted), kLeastOwnShare));
   samples.elsewhere = 60;
   CHECK(IsShareOpen(CountOwnShare(samples, KernelForm::kInterpreted), kLeastOwnShare));
   CHECK(IsShareOpen(CountOwnShare(ThreadSamples(), KernelForm::kInterpreted), kLeastOwnShare));
