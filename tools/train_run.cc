@@ -126,7 +126,10 @@ class TrainRun {
         online.sampler_device.empty() ? judges_here_ : JudgesOnGpu(online, online.sampler_device);
     if (online.SamplesItself() && judges_beside_sampler) sampled.judge_bytes = JudgeBytes(online, suites_);
     trainer_.emplace();
-    opened_ = trainer_->Open(options_, online.SamplesItself() ? &sampled : nullptr);
+    {
+      const SharedDevices quiet(DevicesToLoad());
+      opened_ = trainer_->Open(options_, online.SamplesItself() ? &sampled : nullptr);
+    }
     if (!command_.sampling.sampler.empty() && opened_.ranks > 1)
       throw Error(ExitCode::kBadRequest, "--sampler is for one process", "leave out torchrun, or --sampler");
     done_ = saved_ = opened_.steps;
@@ -149,6 +152,18 @@ class TrainRun {
     }
     FindPeak();
     Announce();
+  }
+
+  // No pair is timed on a device while a model is loaded there. Ranks wait for each other meanwhile: each holds at most the
+  // lock that no other rank asks for, so that none waits behind a measurement that waits for the first.
+  std::vector<std::string> DevicesToLoad() const {
+    const LocalRank rank = LocalRankFromEnvironment();
+    if (rank.ranks > 1 && options_.device == "cpu" && rank.local > 0) return {};
+    std::vector<std::string> devices{options_.device};
+    const std::string& second_copy = command_.sampling.sampler_device;
+    if (rank.ranks == 1 && command_.sampling.SamplesItself() && !second_copy.empty())
+      devices.push_back(second_copy);
+    return devices;
   }
 
   void MeetRanks() {
