@@ -64,8 +64,19 @@ std::vector<TaskRelatedResult> RelatedResults(const std::vector<search::Knob>& k
 
 }  // namespace
 
-Memory::Memory(Store store) : store_(std::move(store)) {
+Memory::Memory(Store store, const std::function<bool(const ProblemRecord&)>& leave_out)
+    : store_(std::move(store)) {
+  std::map<std::string, bool> is_left_out;  // by problem
   for (BestKernel& kernel : BestKernels(store_, kTextsPerProblem)) {
+    if (leave_out) {
+      const auto [found, is_new] = is_left_out.try_emplace(kernel.problem_hash, false);
+      if (is_new) {
+        const std::optional<ProblemRecord> record = store_.FindProblem(kernel.problem_hash);
+        found->second = record && leave_out(*record);
+        left_out_ += found->second ? 1 : 0;
+      }
+      if (found->second) continue;
+    }
     if (questions_.empty() || !AskTheSame(questions_.back().kernels[0], kernel)) questions_.emplace_back();
     questions_.back().kernels.push_back(std::move(kernel));
   }
@@ -114,9 +125,10 @@ TaskRelated Memory::ResultsOf(const Question& question, double nearness) {
   return related;
 }
 
-std::unique_ptr<Memory> OpenMemory(const std::filesystem::path& path) {
+std::unique_ptr<Memory> OpenMemory(const std::filesystem::path& path,
+                                   const std::function<bool(const ProblemRecord&)>& leave_out) {
   try {
-    return std::make_unique<Memory>(Store::Open(path, OpenMode::kRead));
+    return std::make_unique<Memory>(Store::Open(path, OpenMode::kRead), leave_out);
   } catch (const Error& error) {
     throw Error(error.code(), std::string("--memory: ") + error.what(),
                 "give another database with --memory, or leave the option out; this one was not changed");

@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -41,8 +42,8 @@ inline constexpr size_t kTextsPerProblem = 12;  // that are read of each
 
 class Memory {
  public:
-  // Throws as the store does.
-  explicit Memory(Store store);
+  // Problems of which `leave_out` is true play no part. Throws as the store does.
+  explicit Memory(Store store, const std::function<bool(const ProblemRecord&)>& leave_out = {});
 
   // `task` is that of the first turn, with its graphs: without them, or where they have no program, there is nothing
   // related. `device` as in EnvironmentFacts. The first call lowers the problems of the records. Thread-safe: calls
@@ -53,6 +54,7 @@ class Memory {
   std::string database() const { return store_.path().string(); }  // an address without its password
   // Problems of the records, at the sizes, precisions, kinds and devices that they were measured at.
   size_t size() const { return questions_.size(); }
+  size_t left_out() const { return left_out_; }  // problems
 
  private:
   // The kernels of one problem under one question, and its program once it is known.
@@ -70,10 +72,12 @@ class Memory {
   std::mutex mutex_;
   Store store_;
   std::vector<Question> questions_;
+  size_t left_out_ = 0;
 };
 
 // The memory of option --memory: a file, or an address of PostgreSQL. It is opened for reading only. Throws Error for a
 // database that is missing, corrupt, of a newer format or not one of Kevin's, and says so of the option.
-std::unique_ptr<Memory> OpenMemory(const std::filesystem::path& path);
+std::unique_ptr<Memory> OpenMemory(const std::filesystem::path& path,
+                                   const std::function<bool(const ProblemRecord&)>& leave_out = {});
 
 }  // namespace kevin

@@ -55,11 +55,12 @@ class Collection {
     } else {
       FindProblems();
     }
-    if (joins_ && !spec_.memory.empty()) memory_ = OpenMemory(spec_.memory);
-    if (memory_) spec_.memory = memory_->database();
     std::vector<Problem*> problems;
     for (auto& [hash, problem] : problems_) problems.push_back(&problem);
     RequireAgreement(spec_.policies, options.model, problems, options.privacy);
+    const auto leave_out = LeftOutOfMemory(spec_.policies, options.model, options.privacy);
+    if (!spec_.memory.empty() && (joins_ || leave_out)) memory_ = OpenMemory(spec_.memory, leave_out);
+    if (memory_) spec_.memory = memory_->database();
     policies_.emplace(spec_, options.model, options.rollout.budget, store_, "run " + run_);
     devices_ = ChooseDevices(options.devices, options.device, spec_.kind);
     const EpisodeOutput writable(options.output);
@@ -209,9 +210,7 @@ class Collection {
     progress_->Line(fmt::format(
         "run {} in {}{}", run_, store_.path().string(),
         resumed_ ? fmt::format(", continued: {} of {} episodes are done", counts.done, all) : std::string()));
-    if (memory_)
-      progress_->Line(fmt::format("memory {}: {}", spec_.memory,
-                                  Counted(static_cast<int64_t>(memory_->size()), "measured problem")));
+    if (memory_) progress_->Line(MemoryLine(spec_.memory, memory_->size(), memory_->left_out()));
     for (const LeftOut& one : left_out_)
       progress_->Line(fmt::format("left out: {} does not count: {}", one.id, one.reason));
     if (!options_.json) return;

@@ -95,7 +95,6 @@ class Run {
  public:
   explicit Run(const RunOptions& options)
       : options_(options), text_out_(options.json ? stderr : stdout), problem_(GivenProblem(options)) {
-    if (!options.memory.empty()) memory_ = OpenMemory(options.memory);
     std::string policy = options.policy.empty() ? kDefaultPolicy : options.policy;
     OpenExistingStore(policy);
     std::string kind = KindOfFile(options.from);  // it decides what "auto" means
@@ -122,6 +121,8 @@ class Run {
       if (!options.kind.empty()) kind = options.kind;
     }
     RequireAgreement({policy}, options.model, {&problem_}, options.privacy);
+    if (!options.memory.empty())
+      memory_ = OpenMemory(options.memory, LeftOutOfMemory({policy}, options.model, options.privacy));
     policy_ = store_ ? MakePolicy(policy, *store_, options.model) : MakePolicy(policy, options.model);
     episode_options_.sampling = policy_.sampling;
     episode_options_.prompt_token_budget = policy_.prompt_token_budget;
@@ -225,9 +226,7 @@ class Run {
                                  episode.workload.size, PrecisionNote(episode.workload.precision),
                                  policy_.policy->Name(), episode.device, episode.isolation, baseline_note_));
       progress->Line(fmt::format("episode {} in {}", episode.id, options_.database));
-      if (memory_)
-        progress->Line(fmt::format("memory {}: {}", memory_->database(),
-                                   Counted(static_cast<int64_t>(memory_->size()), "measured problem")));
+      if (memory_) progress->Line(MemoryLine(memory_->database(), memory_->size(), memory_->left_out()));
     };
     hooks.on_phase = [this, progress](int turn, const std::string& phase) {
       progress->Phase(fmt::format("{}  {}", TurnLabel(turn), phase));

@@ -45,6 +45,8 @@ Proof ReadProof(const Json& answer) {
 
 }  // namespace
 
+bool IsFasterInPython(const Proof& proof) { return proof.speedup.size() > 1 && proof.speedup[1] > 1; }
+
 Proof ProveExport(const ProofRequest& request) {
   std::optional<DeviceLock> lock;
   lock.emplace(request.lock, LockMode::kShared, nullptr, request.stop);

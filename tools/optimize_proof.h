@@ -39,6 +39,9 @@ struct Proof {
   std::string no_compile;                        // why there is no torch.compile
 };
 
+// Whether a call in Python gains: the interval of its speed-up against eager lies above 1.
+bool IsFasterInPython(const Proof& proof);
+
 // Blocks. A file that fails is the result's `failure`. Throws Error: kBroken where Python ends without an answer or takes
 // longer than the limit, kInterrupted after `stop`.
 Proof ProveExport(const ProofRequest& request);

@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kImportedHeading = "# Made by `kevin import`";
 constexpr size_t kMostNames = 5;  // of problems in a message
 
 std::set<std::string> Agreed() {
@@ -90,6 +91,32 @@ bool IsPrivate(const Problem& problem) {
   const fs::path inside = problem.path.lexically_relative(ProblemSet::ImportedDirectory());
   const bool is_imported = !problem.path.empty() && !inside.empty() && *inside.begin() != "..";
   return !problem.source.empty() || problem.module || is_imported;
+}
+
+bool IsPrivate(const ProblemRecord& problem) {
+  if (problem.text.starts_with(kImportedHeading)) return true;
+  try {
+    return IsPrivate(ParseProblem(problem.text, problem.id));
+  } catch (const Error&) {
+    return true;  // unknown
+  }
+}
+
+std::function<bool(const ProblemRecord&)> LeftOutOfMemory(const std::vector<std::string>& policies,
+                                                          const PolicyOptions& options,
+                                                          const PrivacyOptions& privacy) {
+  const std::set<std::string> agreed = Agreed();
+  for (const std::string& destination : RemoteDestinations(policies, options)) {
+    const bool is_agreed = !privacy.no_source && (privacy.yes || agreed.contains(destination));
+    if (!is_agreed) return [](const ProblemRecord& problem) { return IsPrivate(problem); };
+  }
+  return {};
+}
+
+std::string MemoryLine(const std::string& database, size_t problems, size_t left_out) {
+  return fmt::format(
+      "memory {}: {}{}", database, Counted(static_cast<int64_t>(problems), "measured problem"),
+      left_out == 0 ? "" : fmt::format(", {} private left out (--yes sends them too)", left_out));
 }
 
 fs::path AgreedDestinations() {

@@ -3,11 +3,13 @@
 // destination. Options --yes and --no-source of `run`, `collect`, `eval` and `optimize`.
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "agent/policy_options.h"
 #include "env/problem/problem.h"
+#include "trajectories/records.h"
 
 namespace CLI {
 class App;
@@ -24,6 +26,19 @@ void AddPrivacyOptions(CLI::App* command, PrivacyOptions* options);
 
 // Whether it was imported from a user's module.
 bool IsPrivate(const Problem& problem);
+
+// The same of a problem in a database, by its text: such records may hold what another user imported.
+bool IsPrivate(const ProblemRecord& problem);
+
+// What --memory leaves out for these policies: private problems, where a policy's server is not on this machine and was not
+// agreed to (by --yes, or earlier for that destination). --no-source is no agreement for the problems of others. Empty where
+// nothing is left out. Ask after RequireAgreement.
+std::function<bool(const ProblemRecord&)> LeftOutOfMemory(const std::vector<std::string>& policies,
+                                                          const PolicyOptions& options,
+                                                          const PrivacyOptions& privacy);
+
+// "memory FILE: 12 measured problems, 2 private ones left out (--yes sends them too)"
+std::string MemoryLine(const std::string& database, size_t problems, size_t left_out);
 
 // Before anything is sent. With no_source the sources are removed from the problems. A policy on this machine (search,
 // local:, replay:, a server on a loopback address or a Unix socket) gets everything without a word. For another one, once for

@@ -2,6 +2,8 @@
 becomes one tensor each; numbers, texts and None become constants; a strided or broadcast view becomes the contiguous memory
 that it looks into, and the graph says how."""
 
+import math
+
 import torch
 
 from .refusals import Refusal
@@ -115,6 +117,8 @@ def taken_apart(name, value, tensors):
         check_tensor(name, value)
         tensors.append((name, value.detach()))
         return {"tensor": len(tensors) - 1}
+    if type(value) is float and not math.isfinite(value):
+        return {"value": {"float": str(value)}}  # JSON has no word for it, and a NaN does not equal a NaN
     if value is None or type(value) in CONSTANTS:
         return {"value": value}
     if type(value) in (list, tuple):
@@ -126,6 +130,12 @@ def taken_apart(name, value, tensors):
                   "give tensors, numbers, texts, None, and lists, tuples or dictionaries of these")
 
 
+def constant(structure):
+    """The value of an argument that is no tensor."""
+    value = structure["value"]
+    return float(value["float"]) if isinstance(value, dict) else value
+
+
 def put_together(structure, tensors):
     if "tensor" in structure:
         return tensors[structure["tensor"]]
@@ -134,7 +144,7 @@ def put_together(structure, tensors):
         return tuple(parts) if structure["tuple"] else parts
     if "dict" in structure:
         return {key: put_together(part, tensors) for key, part in structure["dict"]}
-    return structure["value"]
+    return constant(structure)
 
 
 class Arguments:
@@ -178,7 +188,7 @@ class Arguments:
 
     def constants(self):
         """Of the arguments that are constants: (name, value)."""
-        return [(name, structure["value"]) for name, structure in zip(self.argument_names, self.structures)
+        return [(name, constant(structure)) for name, structure in zip(self.argument_names, self.structures)
                 if "value" in structure]
 
     def described(self):

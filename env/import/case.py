@@ -1,7 +1,9 @@
 """The module to import and its arguments, from a file with `class Model` or from a function with example inputs. Runs
 the user's own code."""
 
+import ast
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -71,8 +73,61 @@ def argument_names(function, arguments):
     return [names[i] if i < len(names) else f"x{i}" for i in range(len(arguments))]
 
 
+def source_of(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def package_of(path):
+    """Of a file that imports relatively (from .layers import Gate): the folder that holds its package, and its name as a
+    module. None for other files."""
+    try:
+        nodes = list(ast.walk(ast.parse(source_of(path))))
+    except (SyntaxError, ValueError):
+        return None  # the import says more
+    levels = max((node.level for node in nodes if isinstance(node, ast.ImportFrom)), default=0)
+    if levels == 0:
+        return None
+    folder, parts = os.path.dirname(os.path.abspath(path)), [os.path.basename(path).removesuffix(".py")]
+    while len(parts) <= levels or os.path.exists(os.path.join(folder, "__init__.py")):
+        name = os.path.basename(folder)
+        if not name.isidentifier():
+            raise Refusal(f"it imports relatively, and its folder `{name}` cannot be a package",
+                          "give the folder a name of letters, digits and _, or write `from layers import ...` without the dot")
+        parts.insert(0, name)
+        folder = os.path.dirname(folder)
+    return folder, ".".join(parts)
+
+
+def imported_as(module):
+    """The name by which a drop-in imports the file of a package; empty: the text of the file is enough."""
+    return "" if module.__name__ == "kevin_imported" else module.__name__
+
+
+def load_package(folder, name):
+    sys.path.insert(0, folder)
+    first = name.partition(".")[0]
+    place = os.path.join(folder, first)
+    begin = os.path.join(place, "__init__.py")
+    try:
+        if first not in sys.modules:  # by its place: in a sandbox the folder above it cannot be listed
+            spec = importlib.util.spec_from_file_location(first, begin, submodule_search_locations=[place]) if os.path.exists(begin) \
+                else importlib.machinery.ModuleSpec(first, None, is_package=True)
+            spec.submodule_search_locations[:] = [place]
+            package = sys.modules[first] = importlib.util.module_from_spec(spec)
+            if spec.loader is not None:
+                spec.loader.exec_module(package)
+        module = sys.modules["kevin_imported"] = importlib.import_module(name)
+    except Exception as error:
+        refuse_raised("it", error)
+    return module
+
+
 def load_module(path):
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    package = package_of(path)
+    if package is not None:
+        return load_package(*package)
     spec = importlib.util.spec_from_file_location("kevin_imported", path)
     if spec is None:
         raise Refusal(f"{path} is no Python file", "give a file that ends in .py")
@@ -85,6 +140,25 @@ def load_module(path):
     return module
 
 
+def missing_arguments(target, init=()):
+    """The constructor's arguments that have no value."""
+    try:
+        parameters = list(inspect.signature(target.__init__).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.default is p.empty and p.name not in init
+            and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY, p.POSITIONAL_ONLY)]
+
+
+def refuse_missing(name, target, file):
+    """Where nothing gives the constructor's arguments."""
+    missing = missing_arguments(target)
+    if missing:
+        raise Refusal(f"class `{name}` needs constructor arguments: {', '.join(missing)}",
+                      f"define get_init_inputs() in the file, or kevin optimize {file} " +
+                      " ".join(f"--init {m}=..." for m in missing))
+
+
 def constants_of(module):
     return {name: value for name, value in vars(module).items()
             if type(value) is int and value > 1 and not name.startswith("_")}
@@ -94,14 +168,15 @@ def case_of_file(path):
     case = Case()
     case.folder = os.path.dirname(os.path.abspath(path))
     module = load_module(path)
-    with open(path, encoding="utf-8", errors="replace") as file:
-        case.source = file.read()
+    case.source = source_of(path)
     for name in ("Model", "get_inputs"):
         if not hasattr(module, name):
             raise Refusal(f"it has no `{name}`",
                           "a file needs class Model, get_inputs() and get_init_inputs(); for a function of your own "
                           "use --function module:function --example-inputs FILE.pt")
     case.constants, case.dynamic = constants_of(module), getattr(module, "dynamic_shapes", None)
+    if not hasattr(module, "get_init_inputs"):
+        refuse_missing("Model", module.Model, os.path.basename(path))
     torch.manual_seed(1)
     with case.recorder:
         try:
@@ -117,7 +192,7 @@ def case_of_file(path):
     if not isinstance(target, torch.nn.Module):
         raise Refusal("its Model is no torch.nn.Module", "derive it from torch.nn.Module")
     case.function = target.forward
-    case.origin = {"class": "Model", "import": ""}
+    case.origin = {"class": "Model", "import": imported_as(module)}
     case.take(target, arguments, module.get_inputs)
     say_constants(case, {})
     return case
@@ -198,6 +273,7 @@ def case_of_function(name, path, folder):
     case.folder = os.path.dirname(os.path.abspath(getattr(module, "__file__", None) or "."))
     is_class = isinstance(target, type) and issubclass(target, torch.nn.Module)
     if is_class:
+        refuse_missing(attribute, target, os.path.basename(getattr(module, "__file__", None) or "FILE.py") + f":{attribute}")
         with case.recorder:
             try:
                 target = target()
@@ -208,8 +284,7 @@ def case_of_function(name, path, folder):
         raise Refusal(f"{name} is no function", "name a function, a torch.nn.Module or its class")
     is_module = isinstance(target, torch.nn.Module)
     if is_class or not is_module:
-        file = "" if name.rpartition(":")[0].endswith(".py") else module.__name__
-        case.origin = {"class": attribute, "import": file}
+        case.origin = {"class": attribute, "import": imported_as(module)}
     case.function = target.forward if is_module else target
     examples = load_examples(path)
     fixed = bind(case.function, attribute, examples)

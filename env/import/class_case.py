@@ -1,12 +1,12 @@
 """The module to optimize: a class of a file by its name, or the only one, with its constructor's arguments and inputs
 from the file or from the command."""
 
-import inspect
 import os
 
 import torch
 
-from .case import SAVE, Case, bind, constants_of, load_examples, load_module, say_constants
+from .case import (SAVE, Case, bind, constants_of, imported_as, load_examples, load_module, missing_arguments, say_constants,
+                   source_of)
 from .refusals import Refusal, refuse_raised
 
 
@@ -30,16 +30,6 @@ def chosen(module, path, name):
             raise Refusal(f"it has no `{name}`", f"it has {', '.join(classes)}" if classes else "check the name")
         target = getattr(target, part)
     return target, name
-
-
-def missing_arguments(target, init):
-    """The constructor's arguments that have no value."""
-    try:
-        parameters = list(inspect.signature(target.__init__).parameters.values())[1:]
-    except (TypeError, ValueError):
-        return []
-    return [p.name for p in parameters if p.default is p.empty and p.name not in init
-            and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY, p.POSITIONAL_ONLY)]
 
 
 def construct(module, target, name, init):
@@ -90,8 +80,7 @@ def case_of_class(path, name, examples, init, dtype=None):
     case = Case()
     case.folder = os.path.dirname(os.path.abspath(path))
     module = load_module(path)
-    with open(path, encoding="utf-8", errors="replace") as file:
-        case.source = file.read()
+    case.source = source_of(path)
     case.constants, case.dynamic = constants_of(module), getattr(module, "dynamic_shapes", None)
     target, name = chosen(module, path, name)
     torch.manual_seed(1)
@@ -113,7 +102,7 @@ def case_of_class(path, name, examples, init, dtype=None):
             def make():
                 return cast(draw(), dtype)
     is_module = isinstance(target, torch.nn.Module)
-    case.origin = {"class": name, "import": ""}
+    case.origin = {"class": name, "import": imported_as(module)}
     if is_module and type(target).__name__ != name.rpartition(".")[2]:
         case.origin = None  # a module that is already built: there is no class to take the place of
     case.function = target.forward if is_module else target

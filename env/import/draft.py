@@ -2,10 +2,11 @@
 
 import sympy
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves
 
 from .costs import has_attention, totals
-from .graph import refuse_randomness
+from .graph import refuse_randomness, refuse_values
 from .indices import extents
 from .refusals import Refusal
 from .sizes import Sizes, expression, legal_name, numel, size
@@ -24,16 +25,54 @@ def id_of(tensor):
     return (tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
 
 
-def refuse_aliases(draft, inputs, answers):
-    """A kernel writes new tensors: an output in the memory of an input would behave otherwise. An input that forward
-    changes may be returned whole."""
-    owners = {t.untyped_storage().data_ptr(): n for n, t in zip(draft.graph.inputs, inputs)}
+NEW = "return a new tensor (.clone()), or leave the view to the caller"
+
+
+def address(tensor):
+    """Of a tensor's memory; of a traced one, which has no memory, that of its description."""
+    storage = tensor.untyped_storage()
+    return ("traced", storage._cdata) if isinstance(tensor, FakeTensor) else ("memory", storage.data_ptr())
+
+
+def owners_of(draft, inputs, tensor_of_state):
+    """The memory that forward is given: by address, the input's node (None for a tensor of the module), and words."""
+    owners = {}
+    for node, tensor in zip(draft.graph.inputs, inputs):
+        owners.setdefault(address(tensor), (node, f"its input `{draft.name(node)}`"))
+    for node, path in draft.graph.states.items():
+        kind = "parameter" if draft.graph.is_parameter[node] else "buffer"
+        owners.setdefault(address(tensor_of_state(node)), (None, f"its own {kind} `{path.removeprefix('function.')}`"))
+    return owners
+
+
+def overlap(a, b):
+    """Whether two tensors in one memory have an element in common. Of traced ones only what is certain."""
+    if isinstance(a, FakeTensor):
+        return size(a.storage_offset()) == size(b.storage_offset())
+    if a.numel() == 0 or b.numel() == 0:
+        return False
+    if a.dtype != b.dtype:
+        return True
+    used = torch.zeros(a.untyped_storage().nbytes() // a.element_size(), dtype=torch.bool)
+    torch.as_strided(used, a.shape, a.stride(), a.storage_offset()).fill_(True)
+    return bool(torch.as_strided(used, b.shape, b.stride(), b.storage_offset()).any())
+
+
+def refuse_aliases(draft, owners, answers):
+    """A kernel writes new tensors: an output in the memory of an input, of the module's own tensors or of another output
+    would behave otherwise. An input that forward changes may be returned whole, and one tensor twice."""
+    seen = []
     for node, answer in zip(draft.returned, answers):
-        name = draft.output_names[draft.outputs.index(node)] if node in draft.outputs else "None"
-        owner = owners.get(answer.untyped_storage().data_ptr()) if isinstance(answer, torch.Tensor) else None
-        if owner is not None and node is not owner:
-            raise Refusal(f"its output `{name}` is a view of its input `{draft.name(owner)}`: the two share their memory",
-                          "return a new tensor (.clone()), or leave the view to the caller")
+        if node is None or not isinstance(answer, torch.Tensor):
+            continue
+        name = f"its output `{draft.output_names[draft.outputs.index(node)]}`"
+        owner, words = owners.get(address(answer), (None, None))
+        if words is not None and (owner is None or owner is not node):
+            raise Refusal(f"{name} is a view of {words}: the two share their memory", NEW)
+        for other, former, tensor in seen:
+            if other is not node and address(tensor) == address(answer) and overlap(tensor, answer):
+                raise Refusal(f"{former} and {name} share their memory", NEW)
+        seen.append((node, name, answer))
 
 
 class Draft:
@@ -43,6 +82,7 @@ class Draft:
     def __init__(self, case, graph, job):
         self.case, self.graph, self.job = case, graph, job
         refuse_randomness(graph.graph, case.folder)
+        refuse_values(graph.graph, case.folder)
         self.taken = set()
         self.input_names = {node: self._legal(name) for node, name in zip(graph.inputs, case.names)}
         self.changed = []  # inputs that forward writes into: input-outputs, in the order of the inputs
@@ -54,6 +94,7 @@ class Draft:
         out = "out" if len(own) == 1 else "out0"
         self.output_names = [self._legal(out if i == 0 else f"out{i}") for i in range(len(own))]
         self.output_names += [self.name(node) for node in self.changed]
+        self._refuse_traced_aliases()
         body, _, _ = self._write(self.parameters if self.has_many() else [])
         self._finish_text(body)
         self._name_sizes()
@@ -69,11 +110,16 @@ class Draft:
 
     def answers_of_module(self, inputs, parameters):
         """The outputs of the problem as the module gives them, as a list. It writes into copies of inputs."""
-        given = self._given(inputs)
-        answers = tree_leaves(self.graph.call(self.case.module, given, dict(zip(self.parameters, parameters))))
-        refuse_aliases(self, given, answers)
+        given, drawn_anew = self._given(inputs), dict(zip(self.parameters, parameters))
+        answers = tree_leaves(self.graph.call(self.case.module, given, drawn_anew))
+        refuse_aliases(self, owners_of(self, given, lambda node: drawn_anew.get(node, self.graph.state_value(node))), answers)
         own = [answer for node, answer in zip(self.returned, answers) if node is not None and node not in self.changed]
         return own + self._changed_of(given)
+
+    def _refuse_traced_aliases(self):
+        """The same of the trace, for modules that are too large to be called here."""
+        owners = owners_of(self, [value_of(node) for node in self.graph.inputs], value_of)
+        refuse_aliases(self, owners, [getattr(node, "meta", {}).get("val") for node in self.returned])
 
     def _given(self, inputs):
         return [t.clone() if n in self.changed else t for n, t in zip(self.graph.inputs, inputs)]

@@ -7,6 +7,7 @@ import torch
 from torch._C import DispatchKey
 from torch.export import Dim
 from torch.export.graph_signature import InputKind
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from .costs import tensor
 from .refusals import Refusal, Unwritable, first_line, place_in, place_of
@@ -14,6 +15,7 @@ from .sizes import size
 from .text import operator_name
 
 DEPENDS_ON_VALUES = ("data-dependent", "data dependent", "DataDependent", "Could not guard", "UserError")
+HAS_SYMBOLS = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 FREE_EXTENT = 64  # of a weight: a shorter one is the width of a kernel or a number of heads
 
 
@@ -118,6 +120,19 @@ def refuse_randomness(graph, folder):
         raise Refusal(f"its forward draws random numbers: torch.{name}{said}{place_of(node, folder)}",
                       "import it with --eval, which leaves dropout out, or set p to 0" if said else
                       "make what is drawn an input of forward, or draw it once in __init__")
+
+
+def refuse_values(graph, folder):
+    """Numbers and shapes that depend on what a tensor holds: x[mask], nonzero, item."""
+    for node in graph.nodes:
+        values = node.meta.get("val")
+        values = [v for v in (values if isinstance(values, (list, tuple)) else [values]) if isinstance(v, HAS_SYMBOLS)]
+        if node.op != "call_function" or not any(free_unbacked_symbols(v) for v in values):
+            continue
+        name = operator_name(node)
+        what = "a number is read from a tensor" if name == "item" else "the shape of its result depends on the values of a tensor"
+        raise Refusal(f"{what}: torch.{'index with a mask' if name == 'index' else name.lstrip('_')}{place_of(node, folder)}",
+                      "keep it a tensor of a fixed shape: torch.where, a mask that is multiplied, topk with a fixed count")
 
 
 def nested(module, shapes):

@@ -59,7 +59,10 @@ class VisiblePaths {
     std::error_code error;
     const fs::path own = fs::canonical(file, error);
     for (const fs::path& name : {fs::absolute(file, error), own}) {
-      const fs::path folder = name.parent_path();
+      fs::path folder = name.parent_path();
+      while (fs::exists(folder / "__init__.py", error) && folder.has_parent_path() &&
+             fs::exists(folder.parent_path() / "__init__.py", error))
+        folder = folder.parent_path();  // a file of a package imports from all of it
       Add(IsTooWide(folder) ? name : folder);
     }
   }

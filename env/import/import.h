@@ -60,7 +60,8 @@ struct ImportAnswer {
 };
 
 // How a user's file is run. In the sandbox (env/sandbox) it has no network, no GPU and no environment of the user's; it
-// reads the folder it lies in (the file alone where that is the home folder or one above it), the example inputs,
+// reads the folder it lies in, with the whole package where that is one (the file alone where it is the home folder or
+// one above it), the example inputs,
 // Python's folders, the system's, and `allow_read`; it writes to a temporary folder.
 struct ImportSandbox {
   bool trust = false;  // no sandbox: it may do what the user may

@@ -5,6 +5,8 @@ import inspect
 import math
 import re
 
+from .arguments import constant
+
 STATE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
 MOST_VALUES, DEEPEST, LARGEST = 256, 4, 2**62
 
@@ -59,7 +61,7 @@ def forward(case, draft):
         if "tensor" in structure:
             found.append({"input": names[structure["tensor"]]})
         elif "value" in structure:
-            found.append(value(structure["value"], f"input `{name}`"))
+            found.append(value(constant(structure), f"input `{name}`"))
         else:
             raise NoFacts(f"input `{name}` holds several tensors")
     return found

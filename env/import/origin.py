@@ -1,8 +1,11 @@
 """What a kernel needs to take the module's place: its arguments, tensors, outputs, attributes. Exported files compare a
-module with this before they use the kernel (tools/export/package/drop_in_part.py, which describes attributes alike)."""
+module with this before they use the kernel (tools/export/package/module_part.py, which describes attributes alike)."""
 
+import enum
+import functools
 import hashlib
 import inspect
+import sys
 
 import torch
 from torch.utils._pytree import tree_unflatten
@@ -10,20 +13,40 @@ from torch.utils._pytree import tree_unflatten
 KEEPS_STATISTICS = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.instancenorm._InstanceNorm)
 
 
-def described(value):
-    """None for what is not compared."""
+def described_object(value, depth):
+    """A configuration: an object with plain attributes, of a class that is neither Python's nor torch's."""
+    home = type(value).__module__.partition(".")[0]
+    is_namespace = type(value).__name__ in ("SimpleNamespace", "Namespace")
+    if depth > 3 or not hasattr(value, "__dict__") or isinstance(value, (type, torch.nn.Module)) or home == "torch" \
+            or (home in sys.stdlib_module_names and not is_namespace):
+        return None
+    parts = {name: described(part, depth + 1) for name, part in sorted(vars(value).items()) if not name.startswith("_")}
+    text = repr({name: part for name, part in parts.items() if part is not None})
+    return f"{type(value).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def described(value, depth=0):
+    """An attribute, as exported files describe it (tools/export/package/module_part.py); None for what is not compared."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
     if isinstance(value, (tuple, list)) and all(v is None or isinstance(v, (bool, int, float, str)) for v in value):
         return repr(tuple(value))
-    if isinstance(value, torch.dtype):
+    if isinstance(value, (torch.dtype, enum.Enum)):
         return str(value)
     if isinstance(value, torch.Tensor) and value.device.type != "meta" and value.numel() <= 1 << 20:
         data = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
         return f"{value.dtype} {tuple(value.shape)} {hashlib.sha256(data).hexdigest()[:16]}"
     if inspect.isfunction(value) or inspect.isbuiltin(value):
-        return value.__qualname__
-    return None
+        inner = [cell.cell_contents for cell in getattr(value, "__closure__", None) or () if depth < 3]
+        line = f":{value.__code__.co_firstlineno}" if "<l" in value.__qualname__ else ""  # a <lambda>, or <locals> of a function
+        return value.__qualname__ + line + (f" {[described(one, depth + 1) for one in inner]}" if inner else "")
+    if isinstance(value, functools.partial) and depth < 3:
+        return f"partial {[described(v, depth + 1) for v in (value.func, *value.args, *value.keywords.items())]}"
+    if type(value) in (dict, list, tuple) and depth < 3:
+        items = value.items() if type(value) is dict else enumerate(value)
+        text = repr([(str(name), described(part, depth + 1)) for name, part in items])
+        return f"{type(value).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return described_object(value, depth)
 
 
 def attributes(module):
@@ -94,6 +117,8 @@ def origin(case, draft):
         case.notes.append("an exported kernel cannot take the module's place: it has tensors that are neither parameters "
                           "nor buffers")
         return None
+    if case.origin["import"]:
+        case.notes.append(f"an exported file imports `{case.origin['import']}`: where it is used, that must be on Python's path")
     arguments, views = case.given.described()
     return {**case.origin, "details": {
         "arguments": arguments, "views": views, "changed": draft.changed_places(),

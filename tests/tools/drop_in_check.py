@@ -68,7 +68,7 @@ with torch.no_grad():
     falls_back("training mode", lambda: copy.deepcopy(fast).train()(x))
     changed = copy.deepcopy(fast)
     changed.scale = torch.nn.Parameter(torch.ones(256, dtype=torch.float64))
-    falls_back("another shape, dtype", lambda: changed(x))
+    falls_back("its `scale` has the dtype torch.float64, not torch.float32", lambda: changed(x))
     changed = copy.deepcopy(fast)
     changed.table.mul_(2)
     changed._kevin_check()

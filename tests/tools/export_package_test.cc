@@ -53,6 +53,11 @@ TEST_CASE("a package overwrites nothing and leaves nothing half-written") {
     if (force) all.push_back("--force");
     return kevin(all);
   };
+  for (const char* name : {"my-module.py", "class.py", "3x.py", "None.py"}) {
+    const Result nameless = ask(name);
+    CHECK((nameless.code == 2 && Contains(nameless.error, "Python cannot import a file of this name")));
+    CHECK_FALSE(fs::exists(kevin.folder / name));
+  }
   Write(kevin.folder / "mine.py", "precious");
   const Result refused = ask("mine.py");
   CHECK((refused.code == 2 && Contains(refused.error, "it exists and was left as it is")));

@@ -79,6 +79,34 @@ TEST_CASE("an agreement holds for its destination") {
   CHECK_FALSE(fixture.Refusal("openai:m", &fixture.imported, {}).empty());
 }
 
+TEST_CASE("private problems of a memory go to a server only where that was agreed to") {
+  Fixture fixture;
+  const auto left_out = [&](const std::string& policy, const PrivacyOptions& privacy, const Problem& problem,
+                            const std::string& text) {
+    const auto leave_out = LeftOutOfMemory({policy}, fixture.options, privacy);
+    return leave_out && leave_out({problem.content_hash, problem.id, problem.name, text, {}, {}});
+  };
+  std::ifstream file(fixture.shipped.path);
+  const std::string shipped((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string imported = "source = \"import torch\"\n" + shipped,
+                    no_source = "# Made by `kevin import` from ops.py:f, with torch 2.11.0.\n" + shipped;
+  for (const std::string& text : {imported, no_source, std::string("no problem")}) {
+    CHECK(left_out("openai:m", {}, fixture.imported, text));
+    CHECK(left_out("openai:m", {.no_source = true}, fixture.imported, text));
+    CHECK_FALSE(left_out("openai:m", {.yes = true}, fixture.imported, text));
+    CHECK_FALSE(left_out("search", {}, fixture.imported, text));
+  }
+  CHECK_FALSE(left_out("openai:m", {}, fixture.shipped, shipped));
+  std::filesystem::create_directories(AgreedDestinations().parent_path());
+  std::ofstream(AgreedDestinations()) << "https://models.example.com/v1\n";
+  CHECK_FALSE(left_out("openai:m", {}, fixture.imported, imported));
+  fixture.options.base_url = "https://other.example.com/v1";
+  CHECK(left_out("openai:m", {}, fixture.imported, imported));
+  CHECK(MemoryLine("a.db", 3, 2) ==
+        "memory a.db: 3 measured problems, 2 private left out (--yes sends them too)");
+  CHECK(MemoryLine("a.db", 1, 0) == "memory a.db: 1 measured problem");
+}
+
 TEST_CASE("nobody is asked for problems that ship, policies of this machine and servers on it") {
   Fixture fixture;
   CHECK(fixture.Refusal("openai:m", &fixture.shipped, {}).empty());

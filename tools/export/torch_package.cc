@@ -340,7 +340,7 @@ std::string PythonFile(const PackageRequest& request, const Shapes& shapes, cons
   text += "REFERENCE = " + PythonText(problem.reference) + "\n";
   if (problem.module) text += "ORIGIN = " + PythonString(Origin(problem)) + "\n";
   return text + Part("operator_part.py") +
-         (problem.module ? Part("arguments_part.py") + Part("drop_in_part.py") : "");
+         (problem.module ? Part("arguments_part.py") + Part("module_part.py") + Part("drop_in_part.py") : "");
 }
 
 }  // namespace

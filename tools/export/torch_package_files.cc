@@ -37,12 +37,21 @@ constexpr const char* kTakenModules =
     "wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo torch numpy triton ninja "
     "setuptools sympy einops ";
 
-bool IsTakenModule(const std::string& name) {
-  std::istringstream names(kTakenModules);
+constexpr const char* kKeywords =
+    "False None True and as assert async await break class continue def del elif else except finally for "
+    "from global if import in is lambda nonlocal not or pass raise return try while with yield";
+
+bool IsWordOf(const char* list, const std::string& name) {
+  std::istringstream names(list);
   for (std::string one; names >> one;) {
     if (one == name) return true;
   }
   return false;
+}
+
+bool IsPythonName(const std::string& name) {
+  return !name.empty() && name == Identifier("", name) && (name[0] < '0' || name[0] > '9') &&
+         !IsWordOf(kKeywords, name);
 }
 
 std::string SetupText(const TorchPackage& package, bool gpu) {
@@ -161,12 +170,13 @@ void WriteFolder(const fs::path& folder, const FileTexts& files, bool force) {
 }  // namespace
 
 void RequireFreeOutput(const fs::path& output, bool force) {
-  if (IsOneFile(output) && output.stem().string() != Identifier("", output.stem().string())) {
-    throw Error(ExitCode::kBadRequest,
-                fmt::format("-o {}: Python cannot import a file of this name", output.string()),
-                "use letters, digits and _ before .py");
+  if (IsOneFile(output) && !IsPythonName(output.stem().string())) {
+    throw Error(
+        ExitCode::kBadRequest,
+        fmt::format("-o {}: Python cannot import a file of this name", output.string()),
+        "use letters, digits and _ before .py, no digit in front and no word of Python such as `class`");
   }
-  if (const std::string module = output.stem().string(); IsTakenModule(module)) {
+  if (const std::string module = output.stem().string(); IsWordOf(kTakenModules, module)) {
     throw Error(
         ExitCode::kBadRequest,
         fmt::format("-o {}: Python has a module `{}`, which this name would hide", output.string(), module),

@@ -126,6 +126,22 @@ def get_inputs():
 END
 "$kevin" import neighbours/tripled.py --no-admit >out.txt 2>&1 || fail "a neighbour called graph.py: $(cat out.txt)"
 
+# A file of a package imports relatively, also from the folder above; its problem says by which name.
+mkdir -p project/models/blocks
+touch project/models/__init__.py project/models/blocks/__init__.py
+echo 'factor = 3.0' >project/models/common.py
+sed 's/^import graph/from ..common import factor/; s/graph.factor/factor/' neighbours/tripled.py >project/models/blocks/my-net.py
+"$kevin" import project/models/blocks/my-net.py --no-admit >out.txt 2>&1 || fail "a file of a package: $(cat out.txt)"
+grep -q '^import = "models.blocks.my-net"' data/kevin/problems/mine/my-net.toml || fail "the name of its module: $(grep import data/kevin/problems/mine/my-net.toml)"
+mkdir bad-name
+cp project/models/blocks/my-net.py bad-name/net.py
+"$kevin" import bad-name/net.py --no-admit >out.txt 2>&1 && fail "a relative import out of a folder that is no package"
+grep -qF 'its folder `bad-name` cannot be a package' out.txt || fail "no word about the folder: $(cat out.txt)"
+cp neighbours/tripled.py class.py
+sed -i 's/graph/missing_neighbour/' class.py
+"$kevin" import class.py --no-admit >out.txt 2>&1 && fail "a file without its neighbour"
+grep -qF 'it imports `missing_neighbour`, which this Python does not have' out.txt || fail "no word about the neighbour: $(cat out.txt)"
+
 # A size that varies, by the command.
 "$kevin" import --function ops.py:scaled_sum --example-inputs two.pt --no-admit --dynamic b.1=1..100 >out.txt 2>&1 || fail "--dynamic: $(cat out.txt)"
 "$kevin" problems mine/scaled_sum | grep -q 'dynamic  dynamic/1 (weight 1), dynamic/2' || fail "no set of shapes: $("$kevin" problems mine/scaled_sum)"

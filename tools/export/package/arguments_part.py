@@ -2,6 +2,8 @@
 
 # --- The original, and whether the kernel takes the arguments of a call ---
 
+import builtins
+import enum
 import functools
 import importlib
 import importlib.util
@@ -9,20 +11,35 @@ import inspect
 import json
 import operator
 import warnings
+from torch.autograd import forward_ad as _forward_ad
 
 _ORIGIN = json.loads(ORIGIN)
 _CLASS_NAME = _ORIGIN["class"]
 
 
 def _load_original():
-    if not _ORIGIN.get("import"):
-        name = f"{NAMESPACE}_original"
+    try:
+        if _ORIGIN.get("import"):
+            module = importlib.import_module(_ORIGIN["import"])
+        else:
+            module = _load_text(f"{NAMESPACE}_original")
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{_CLASS_NAME}: the original imports `{error.name}`, which Python does not find here: install it, or "
+                          "put the folder that holds it on the path (PYTHONPATH, or sys.path before this import)") from error
+    return functools.reduce(getattr, _CLASS_NAME.split("."), module)
+
+
+def _load_text(name):
+    """The module of original.py. One in a process: its classes stay the same when this file is imported again."""
+    if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, os.path.join(_HERE, FOLDER, "original.py"))
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    else:
-        module = importlib.import_module(_ORIGIN["import"])
-    return functools.reduce(getattr, _CLASS_NAME.split("."), module)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 Original = _load_original()  # the user's own class or function
@@ -31,23 +48,26 @@ _STATES = _ORIGIN["states"]  # name in the problem -> name in the module
 _COUNT = len(NAMES) - len(_STATES)  # tensors among the arguments
 _VIEWS = _ORIGIN.get("views") or [None] * _COUNT
 _PLAIN = all(a.get("tensor") for a in _ARGUMENTS) and not any(_VIEWS)
-_INPUT_DTYPES = _DTYPES[:_COUNT]
 _INPUT_SHAPES = {tuple(inputs[:_COUNT]) for inputs, _ in SHAPES}
-_SHAPES_OF_EACH = [{inputs[i] for inputs, _ in SHAPES} for i in range(_COUNT)]
 _ONE_SHAPE = len(_INPUT_SHAPES) == 1
+# Of each input: its shapes, its dtype, and the obstacles that it may be.
+_EACH = [({inputs[i] for inputs, _ in SHAPES}, _DTYPES[i],
+          *((kind, i) for kind in ("class", "shape", "dtype", "device", "layout", "strides"))) for i in range(_COUNT)]
 _STATE_SHAPES = {tuple(inputs[_COUNT:]) for inputs, _ in SHAPES}
 _OUTPUT, _TRAINING = _ORIGIN["output"], _ORIGIN["training"]
 _ONE_OUTPUT = isinstance(_OUTPUT, int) and not INOUTS
 _ON_GPU = DEVICE == "cuda"
 _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
 _is_autocast_enabled = torch.is_autocast_enabled
-_TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter)
+_transform = torch._C._functorch.peek_interpreter_stack
+_TENSOR_CLASSES, _STRIDED = (torch.Tensor, torch.nn.Parameter), torch.strided
+_SCALARS = (bool, int, float, str, type(None))
 _signature = inspect.signature(Original.forward if isinstance(Original, type) else Original)
 _warned = set()
 
 
 def _warn(kind, reason, frames):
-    """One warning for each kind of call that goes to the original, `frames` above this one."""
+    """One warning for each reason why a call goes to the original, `frames` above this one."""
     if kind not in _warned:
         _warned.add(kind)
         warnings.warn(f"{_CLASS_NAME}: the original runs instead of the kernel: {reason}", stacklevel=frames + 1)
@@ -77,6 +97,11 @@ def _result(outputs, tensors, given):
     return _rebuild(_OUTPUT, outputs)
 
 
+def _is_same(value, constant):
+    """Whether a scalar argument has the value that the kernel was made for; a NaN is the same as a NaN, -0.0 not as 0.0."""
+    return type(value) is type(constant) and type(value) in _SCALARS and repr(value) == repr(constant)
+
+
 def _take_apart(name, structure, value, tensors):
     """Appends the tensors of an argument; returns the reason why it is not as the kernel was made for it, or None."""
     if "tensor" in structure:
@@ -94,8 +119,9 @@ def _take_apart(name, structure, value, tensors):
         named = [(f"{name}[{key!r}]", part, value[key]) for key, part in structure["dict"]]
     else:
         constant = structure["value"]
-        same = not isinstance(value, torch.Tensor) and type(value) is type(constant) and value == constant
-        return None if same else f"`{name}` is not {constant!r}, for which the kernel was made"
+        if isinstance(constant, dict):
+            constant = float(constant["float"])  # nan, inf and -inf, which JSON has not
+        return None if _is_same(value, constant) else f"`{name}` is not {constant!r}, for which the kernel was made"
     reasons = [_take_apart(*one, tensors) for one in named]
     return next((reason for reason in reasons if reason is not None), None)
 
@@ -149,17 +175,18 @@ def _based(tensors):
     for place, tensor in enumerate(tensors):
         base = tensor if _VIEWS[place] is None else _base(place, tensor, tensors)
         if base is None:
-            return None, None, f"`{NAMES[place]}` has other strides: {tuple(tensor.stride())} of {tuple(tensor.shape)}"
+            return None, None, (("strides", place), f"`{NAMES[place]}` has other strides: {tuple(tensor.stride())} of "
+                                                    f"{tuple(tensor.shape)}")
         found.append(base)
     return found, tensors, None
 
 
 def _bound(first, args, kwargs):
-    """What the kernel takes for the tensors among the arguments, and these; or the reason why it does not take them."""
+    """What the kernel takes for the tensors among the arguments, and these; or (kind, reason) why it does not take them."""
     try:
         bound = _signature.bind(*first, *args, **kwargs)
     except TypeError:
-        return None, None, "other arguments"
+        return None, None, ("arguments", "other arguments")
     bound.apply_defaults()
     values = {}
     for name, value in bound.arguments.items():
@@ -175,35 +202,40 @@ def _bound(first, args, kwargs):
     for argument in _ARGUMENTS:
         name = argument["name"]
         if name not in values:
-            return None, None, f"`{name}` is missing"
+            return None, None, (("missing", name), f"`{name}` is missing")
         reason = _take_apart(name, argument.get("parts", argument), values.pop(name), tensors)
         if reason is not None:
-            return None, None, reason
+            return None, None, (("arguments", reason), reason)
     for name, value in list(values.items())[len(first):]:
         default = _signature.parameters[name].default if name in _signature.parameters else None
-        if value is not default and (isinstance(value, torch.Tensor) or value != default):
-            return None, None, f"`{name}` is given"
+        if value is not default and not _is_same(value, default):
+            return None, None, (("given", name), f"`{name}` is given")
     return _based(tensors) if any(_VIEWS) else (tensors, tensors, None)
 
 
 def _obstacle(tensors):
-    """The kind of reason why the kernel does not take these tensors; None: it does. Quick, because it is in every call."""
-    for tensor, shapes, dtype in zip(tensors, _SHAPES_OF_EACH, _INPUT_DTYPES):
+    """Why the kernel does not take these tensors, as (kind, input or word); None: it does. Quick, because it is in every call."""
+    for tensor, (shapes, dtype, *kinds) in zip(tensors, _EACH):
         if type(tensor) not in _TENSOR_CLASSES:
-            return "class"
+            return kinds[0]
         if tensor.shape not in shapes:
-            return "shape"
+            return kinds[1]
         if tensor.dtype is not dtype:
-            return "dtype"
+            return kinds[2]
         if not (tensor.is_cuda if _ON_GPU else tensor.is_cpu):
-            return "device"
+            return kinds[3]
+        if tensor.layout is not _STRIDED:
+            return kinds[4]
         if not tensor.is_contiguous():
-            return "strides"
+            return kinds[5]
     if not _ONE_SHAPE and tuple([t.shape for t in tensors]) not in _INPUT_SHAPES:
-        return "shape"
+        return "shapes", None
     if INOUTS and _share_memory(tensors):
-        return "overlap"
-    return "autocast" if _is_autocast_enabled(DEVICE) else None
+        return "overlap", None
+    if _is_autocast_enabled(DEVICE):
+        return "autocast", None
+    active = _transform()
+    return None if active is None else ("transform", active.key().name)
 
 
 def _share_memory(tensors):
@@ -213,23 +245,30 @@ def _share_memory(tensors):
                for place in INOUTS for other, (begin, end) in enumerate(ends) if other != place)
 
 
-def _reason(kind, tensors):
+def _reason(obstacle, tensors):
     """The sentence for the warning."""
-    def found(wanted, value):
-        others = [value(t) for t, dtype in zip(tensors, _INPUT_DTYPES) if not wanted(t, dtype)]
-        return others[0] if others else ""
-    if kind == "class":
-        return "an input is a " + found(lambda t, _: type(t) in _TENSOR_CLASSES, lambda t: type(t).__name__)
-    if kind == "dtype":
-        wanted = ", ".join(sorted({str(dtype) for dtype in _INPUT_DTYPES}))
-        return f"the kernel was made for {wanted}, not {found(lambda t, dtype: t.dtype is dtype, lambda t: t.dtype)}"
-    if kind == "device":
-        return f"the kernel was made for {DEVICE}, not " + found(lambda t, _: t.device.type == DEVICE, lambda t: t.device.type)
+    kind, which = obstacle
+    if kind == "shapes":
+        return "the kernel was made for other shapes together"
     if kind == "overlap":
         return "an argument that is written into shares memory with another one"
+    if kind == "autocast":
+        return "autocast changes the dtypes"
+    if kind == "transform":
+        return f"torch.func's {which.lower()} is active, which the kernel has no rule for"
+    name, tensor, (shapes, dtype, *_) = f"`{NAMES[which]}`", tensors[which], _EACH[which]
+    if kind == "class":
+        return f"{name} is a {type(tensor).__name__}"
+    if kind == "dtype":
+        return f"the kernel was made for {name} in {dtype}, not {tensor.dtype}"
+    if kind == "device":
+        return f"the kernel was made for {DEVICE}, not {tensor.device.type}, where {name} is"
+    if kind == "layout":
+        return f"{name} is {tensor.layout}"
     if kind == "strides":
-        return f"an input is not contiguous: strides {found(lambda t, _: t.is_contiguous(), lambda t: t.stride())}"
-    return "the kernel was made for other shapes" if kind == "shape" else "autocast changes the dtypes"
+        return f"{name} is not contiguous: strides {tensor.stride()}"
+    made_for = " and ".join(str(shape) for shape in sorted(shapes)[:3]) + (" and others" if len(shapes) > 3 else "")
+    return f"the kernel was made for other shapes: {name} is {tuple(tensor.shape)}, not {made_for}"
 
 
 def _needs_gradient(tensors):
@@ -239,11 +278,25 @@ def _needs_gradient(tensors):
     return False
 
 
+def _has_tangent(tensors):
+    return any(_forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
+
+
 _GRADIENT = ("requires_grad", "gradients are needed (torch.no_grad() or torch.inference_mode() leave them out)")
+_FORWARD_GRADIENT = ("tangent", "an argument or parameter has a tangent of forward-mode AD, which the kernel does not carry on")
+
+
+def _in_transform():
+    return _transform() is not None
+
+
+_in_transform._dynamo_marked_constant = True  # torch.compile calls it when it traces, and guards the transforms itself
 
 
 def _takes(tensors, states):
     """Whether the kernel takes them; in a form that torch.compile traces."""
+    if torch.is_autocast_enabled(DEVICE) or _in_transform() or _forward_ad._current_level >= 0:
+        return False
     for inputs, _ in SHAPES:
         fits = True
         for tensor, extents, dtype in zip([*tensors, *states], inputs, _DTYPES):
@@ -254,3 +307,17 @@ def _takes(tensors, states):
         if fits:
             return not (torch.is_grad_enabled() and (_needs_gradient(tensors) or _needs_gradient(states)))
     return False
+
+
+def _publish(name, value):
+    """Makes the drop-in importable under the name of the original, also where this file or Python means something else by
+    that name: it is then an attribute of the module alone."""
+    value.__module__, value.__name__, value.__qualname__, value.kevin_namespace = __name__, name, name, NAMESPACE
+    before = globals().get(name)
+    if not hasattr(builtins, name) and (before is None or hasattr(before, "kevin_namespace")):
+        globals()[name] = value
+        return
+    module = sys.modules.get(__name__)
+    if module is None or vars(module) is not globals():
+        raise ImportError(f"{NAMESPACE}: {name} is a name of this file's own; import the file as a module")
+    module.__class__ = type("Exported", (type(module),), {name: property(lambda _: value)})

@@ -16,6 +16,8 @@ import torch
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _DTYPES = [getattr(torch, name) for name in DTYPES]
 _INPUTS = len(NAMES)
+_OPERATORS = getattr(torch.ops, NAMESPACE)
+_IS_REGISTERED = hasattr(_OPERATORS, "backward")  # this file, or a copy of it, was imported before in this process
 
 
 # --- Building and loading ---
@@ -98,8 +100,8 @@ def _load():
     return libraries
 
 
-_LIBRARIES = _load()
-_OPERATORS = getattr(torch.ops, NAMESPACE)
+if not _IS_REGISTERED:
+    _OPERATORS.kevin_libraries = _load()  # kept as long as the process
 _RUN, _FORWARD = _OPERATORS.run.default, _OPERATORS.forward.default
 
 
@@ -192,13 +194,6 @@ def _fake(*tensors):
     return outputs[0] if len(outputs) == 1 else outputs or None
 
 
-torch.library.register_fake(f"{NAMESPACE}::run")(_fake)
-torch.library.register_fake(f"{NAMESPACE}::forward")(_fake)
-
-_LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
-_LIBRARY.define("backward(Tensor?[] gradients, Tensor[] inputs, bool[] needed) -> Tensor[]")
-
-
 def _backward_of_original(gradients, inputs, needed):
     """The gradients of the needed inputs: the original is computed again, with its own backward."""
     with torch.enable_grad():
@@ -215,9 +210,6 @@ def _backward_of_original(gradients, inputs, needed):
 def _backward_fake(gradients, inputs, needed):
     return [torch.empty_like(x, memory_format=torch.contiguous_format) for x, need in zip(inputs, needed) if need]
 
-
-torch.library.impl(f"{NAMESPACE}::backward", "CompositeExplicitAutograd", lib=_LIBRARY)(_backward_of_original)
-torch.library.register_fake(f"{NAMESPACE}::backward", lib=_LIBRARY)(_backward_fake)
 
 _NO_BACKWARD = (f"{NAMESPACE} {'writes into its inputs' if INOUTS else 'was exported for inference only'}: call it under torch.no_grad() or "
                 "torch.inference_mode(), or detach its inputs")
@@ -237,8 +229,19 @@ def _backward(ctx, *gradients):
     return tuple(next(found) if need else None for need in needed)
 
 
-if not INOUTS:  # torch has formulas for operators alone that write nothing
-    torch.library.register_autograd(f"{NAMESPACE}::run", _backward, setup_context=_save)
+def _register():
+    library = _OPERATORS.kevin_library = torch.library.Library(NAMESPACE, "FRAGMENT")
+    for name in ("run", "forward"):
+        torch.library.register_fake(f"{NAMESPACE}::{name}", lib=library)(_fake)
+    if not INOUTS:  # torch has formulas for operators alone that write nothing
+        torch.library.register_autograd(f"{NAMESPACE}::run", _backward, setup_context=_save, lib=library)
+    library.define("backward(Tensor?[] gradients, Tensor[] inputs, bool[] needed) -> Tensor[]")
+    torch.library.impl(f"{NAMESPACE}::backward", "CompositeExplicitAutograd", lib=library)(_backward_of_original)
+    torch.library.register_fake(f"{NAMESPACE}::backward", lib=library)(_backward_fake)
+
+
+if not _IS_REGISTERED:
+    _register()
 
 
 def _note_writes(tensors):
