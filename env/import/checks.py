@@ -10,7 +10,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from .dynamic import SET, shapes_of
 from .draft import Draft, value_of
 from .graph import unchanged
-from .refusals import Refusal, first_line, refuse_raised
+from .refusals import Refusal, first_line, place_of_chance, refuse_raised
 from .values import draw
 
 COMPARED_BYTES = 256 << 20  # at full size, on inputs of the user's file
@@ -92,7 +92,8 @@ def steady_answers(draft, inputs, parameters):
         raise Refusal("its forward is not deterministic: two calls on the same inputs differ, with the same seeds",
                       "take clocks, counters and random generators of its own out of forward")
     if differs(run(2)):
-        raise Refusal("its forward draws random numbers (Python's or numpy's): with another seed it answers otherwise",
+        place = place_of_chance(lambda: run(2), draft.case.folder)
+        raise Refusal(f"its forward draws random numbers (Python's or numpy's){place}: with another seed it answers otherwise",
                       "make what is drawn an input of forward, or draw it once in __init__")
     return first
 

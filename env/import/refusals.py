@@ -1,6 +1,8 @@
 """The reasons why a file cannot be imported, as messages."""
 
+import linecache
 import os
+import random
 import re
 import sys
 import traceback
@@ -42,6 +44,37 @@ def place_of(node, folder):
     own = re.findall(r'File "([^"]*)", line (\d+), in .*\n *(.*)', node.meta.get("stack_trace") or "")
     own = [found for found in own if found[0].startswith(folder)]
     return f" ({os.path.basename(own[-1][0])}, line {own[-1][1]}: {own[-1][2]})" if own else ""
+
+
+def place_of_chance(call, folder):
+    """The same of the first random number that `call()` draws from the generators that Python and numpy share."""
+    known, place, places = None, None, []
+
+    def state():
+        numpy = sys.modules.get("numpy")
+        keys, position = numpy.random.get_state()[1:3] if numpy else (None, 0)
+        return random.getstate(), position, keys is not None and keys.tobytes()
+
+    def look(frame, event, _):
+        nonlocal known, place
+        if not frame.f_code.co_filename.startswith(folder):
+            return None
+        before, known = known, state()
+        if place and known != before:
+            places.append(place)
+        at = frame.f_back if event == "return" and frame.f_back else frame
+        place = (at.f_code.co_filename, at.f_lineno) if at.f_code.co_filename.startswith(folder) else None
+        return look
+
+    sys.settrace(look)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
+    if not places:
+        return ""
+    file, line = places[0]
+    return f" ({os.path.basename(file)}, line {line}: {linecache.getline(file, line).strip()})"
 
 
 def first_line(error):

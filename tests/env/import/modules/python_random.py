@@ -1,4 +1,4 @@
-# REFUSED: draws random numbers (Python
+# REFUSED: draws random numbers (Python's or numpy's) (python_random.py, line 9: return x * random.random())
 import random
 
 import torch
