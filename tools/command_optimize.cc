@@ -269,9 +269,8 @@ class Optimize {
     }
     if (!IsFasterInPython(proof)) {
       return NothingWritten(
-          proof,
-          fmt::format("the kernel alone is faster, but a call in Python is not certain to be: {} of eager",
-                      Ratio3(proof.speedup)));
+          proof, fmt::format("the kernel alone is faster, but a call in Python is not{}: {} of eager",
+                             proof.speedup.at(2) < 1 ? "" : " certain to be", Ratio3(proof.speedup)));
     }
     Print(text_out_, written_);
     std::string text =
