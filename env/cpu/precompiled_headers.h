@@ -1,7 +1,7 @@
 #pragma once
-// Standard headers in precompiled form. Most of a compile is spent on reading them: <immintrin.h> takes g++ 12 0.7 s or more,
-// its precompiled form 0.1 s. What is loaded of a candidate's
-// library is the same, byte for byte; its line table has another order. For g++ alone.
+// Standard headers in precompiled form. Most of a compile of a small kernel is spent on reading them: with <immintrin.h> and
+// <cmath> 0.36 s of g++ 12, from the precompiled form 0.08 s. What is loaded of a candidate's library is the same, byte for
+// byte; its line table has another order. For g++ alone.
 
 #include <filesystem>
 #include <string>
