@@ -33,17 +33,21 @@ class ChangesState(Exception):
     """The forward writes into an input or into the module's state; names it."""
 
 
+def place_text(file, line, code):
+    return f" ({os.path.basename(file)}, line {line}: {code})"
+
+
 def place_in(error, folder):
     """The place of an error in the user's files: " (file.py, line 7: if x.sum() > 0:)"."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
-    return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno}: {own[-1].line})" if own else ""
+    return place_text(own[-1].filename, own[-1].lineno, own[-1].line) if own else ""
 
 
 def place_of(node, folder):
     """The same for a call in a graph."""
     own = re.findall(r'File "([^"]*)", line (\d+), in .*\n *(.*)', node.meta.get("stack_trace") or "")
     own = [found for found in own if found[0].startswith(folder)]
-    return f" ({os.path.basename(own[-1][0])}, line {own[-1][1]}: {own[-1][2]})" if own else ""
+    return place_text(*own[-1]) if own else ""
 
 
 def place_of_chance(call, folder):
@@ -71,10 +75,7 @@ def place_of_chance(call, folder):
         call()
     finally:
         sys.settrace(None)
-    if not places:
-        return ""
-    file, line = places[0]
-    return f" ({os.path.basename(file)}, line {line}: {linecache.getline(file, line).strip()})"
+    return place_text(*places[0], linecache.getline(*places[0]).strip()) if places else ""
 
 
 def first_line(error):
