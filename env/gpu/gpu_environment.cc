@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -45,6 +46,7 @@ constexpr int kGpuEnvironmentVersion = 5;  // bump when verdicts or times may ch
 class DeviceEnvironment final : public GpuEnvironment {
  public:
   DeviceEnvironment(const EnvironmentOptions& options, const GpuFound& gpu);
+  ~DeviceEnvironment() override { is_ending_ = true; }
 
   Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
                            const EvaluateOptions& options) override;
@@ -73,6 +75,7 @@ class DeviceEnvironment final : public GpuEnvironment {
                                               const EvaluateOptions& options);
   std::string MachineKeyOf(const Problem& problem, const GpuBuild& built, const EvaluateOptions& options);
   void SayShared(const std::string& others);
+  void PrepareBesideCompiler(const Problem& problem, const Workload& workload);
   std::unique_ptr<EvaluatorClient> StartEvaluator();
   void DescribeDevice(const json& device);
   Ceilings MeasureCeilings(const std::atomic<bool>* stop, double* wait_s);
@@ -92,6 +95,9 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::mutex ceilings_mutex_;
   std::optional<CeilingStore> ceilings_;  // once the device is known
   SharedEvaluator evaluator_{[this] { return StartEvaluator(); }};
+  std::atomic<bool> is_ending_ = false;
+  std::mutex preparing_mutex_;
+  std::future<void> preparing_;  // a session; ends before evaluator_
   const std::function<std::string()> trusted_path_ = [this] {
     return trusted_cubin_.empty() ? builder_.TrustedCubin() : trusted_cubin_;
   };
@@ -227,6 +233,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
       AddCeilings(options.stop, &evaluation);
     return evaluation;
   }
+  PrepareBesideCompiler(problem, options.workload);
   if (options.on_phase) options.on_phase("compile");
   const SizedProblem sized = AtSize(problem, options.workload.size);
   const GpuBuild built = builder_.Build(sized, candidate);
@@ -278,6 +285,15 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
     examinations_.ReadCounters(sized, plan, options, &evaluation);
   return evaluation;
+}
+
+// One at a time: what waits longer than a compilation gains nothing.
+void DeviceEnvironment::PrepareBesideCompiler(const Problem& problem, const Workload& workload) {
+  const std::lock_guard one(preparing_mutex_);
+  if (preparing_.valid() && preparing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
+  preparing_ = std::async(std::launch::async, [this, request = RequestOf("get-ready", problem, workload)] {
+    evaluator_.GetReady(request, &is_ending_);
+  });
 }
 
 // By the evaluator, between its evaluations.

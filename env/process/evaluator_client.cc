@@ -161,6 +161,28 @@ void SharedEvaluator::TellIfStarted(const nlohmann::json& request) {
   if (is_started) AskOrThrow(request, {}, nullptr, &wait_s);
 }
 
+void SharedEvaluator::GetReady(const nlohmann::json& request, const std::atomic<bool>* stop) {
+  const std::string session = request.at("session");
+  try {
+    AwaitTurn(session, stop);
+  } catch (const Error&) {
+    return;
+  }
+  const auto is_resident = [&] {
+    const std::vector<std::string>& resident = evaluator_->resident();
+    return std::find(resident.begin(), resident.end(), session) != resident.end();
+  };
+  try {
+    if (evaluator_ && !is_resident()) {
+      const std::optional<json> result = evaluator_->Ask(request, {}, stop);
+      if (!result || IsStartAgain(*result)) evaluator_.reset();
+    }
+  } catch (const std::exception&) {
+    evaluator_.reset();
+  }
+  EndTurn(evaluator_ ? evaluator_->resident() : std::vector<std::string>());
+}
+
 nlohmann::json SharedEvaluator::AskOrThrow(const nlohmann::json& request,
                                            const std::function<void(const std::string& phase)>& on_phase,
                                            const std::atomic<bool>* stop, double* wait_s) {

@@ -98,6 +98,10 @@ class SharedEvaluator {
                             const std::atomic<bool>* stop, double* wait_s);
   // Sends the request where an evaluator has been started; else does nothing.
   void TellIfStarted(const nlohmann::json& request);
+  // The same where the request's session is not resident, for what only saves time: an error ends the evaluator, and
+  // the next request, which starts another, says what fails. Starts none itself: an evaluator ends with the
+  // thread that started it. Does nothing once *stop is set.
+  void GetReady(const nlohmann::json& request, const std::atomic<bool>* stop);
 
  private:
   static constexpr std::chrono::milliseconds kPatience{60'000};

@@ -79,7 +79,8 @@ class GpuEvaluator {
       if (request.at("command") == "device") return DeviceFacts();
       if (request.at("command") == "release") return ReleaseMemory();
       if (IsForPython()) return JudgePythonWithRoom(request);
-      if (request.at("command") == "evaluate") return JudgeWithRoom(request);
+      if (request.at("command") == "evaluate") return WithRoom([&] { return JudgeOrStartAgain(request); });
+      if (request.at("command") == "get-ready") return WithRoom([&] { return GetReady(request); });
       if (request.at("command") == "diagnose") return Diagnose(request);
       sessions_.Clear();  // the others measure what a new session takes, and use all of the memory
       if (request.at("command") == "ceilings") return CeilingFacts();
@@ -157,8 +158,9 @@ class GpuEvaluator {
   }
 
   // How much memory a reference needs is estimated: where it was too little, the evaluation has the GPU to itself.
-  json JudgeWithRoom(const json& request) {
-    const auto attempt = [&] { return NamingOutOfMemory([&] { return JudgeOrStartAgain(request); }); };
+  template <typename Work>
+  json WithRoom(const Work& work) {
+    const auto attempt = [&] { return NamingOutOfMemory(work); };
     const auto release = [this] {
       spares_->idle.clear();  // each has a context
       spares_->clients.clear();
@@ -174,8 +176,7 @@ class GpuEvaluator {
     GpuSession& session = PrepareSession(request);
     bool is_alone = sessions_.size() == 1;
     const auto make_room = [&] {
-      crowded_.insert(request.at("session"));
-      DropOtherSessions();
+      LeaveAlone(request.at("session"));
       is_alone = true;
     };
     const TorchShortages prepared = session.TakeShortages();
@@ -199,6 +200,26 @@ class GpuEvaluator {
     return JudgeResultToJson(result);
   }
 
+  // The session of an evaluation that is about to come.
+  json GetReady(const json& request) {
+    GpuSession& session = PrepareSession(request);
+    const TorchShortages prepared = session.TakeShortages();
+    if (prepared.failures > 0 && sessions_.size() > 1) return StartAgainAnswer();
+    if (prepared.waits > 0 && sessions_.size() > 1) LeaveAlone(request.at("session"));
+    SeeReferenceBytes(request.at("session"));
+    return json::object();
+  }
+
+  void LeaveAlone(const std::string& session) {
+    crowded_.insert(session);
+    DropOtherSessions();
+  }
+
+  void SeeReferenceBytes(const std::string& session) {
+    int64_t& seen = reference_bytes_[session];
+    seen = std::max(seen, TakeTorchBytes(options_.device).most - torch_bytes_);
+  }
+
   void DropOtherSessions() {
     while (sessions_.DropOldestOther()) {
     }
@@ -214,8 +235,7 @@ class GpuEvaluator {
     judge.call_timeout_s = request.at("call_timeout_s");
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
     JudgeResult result = JudgeOnGpu(session, judge);
-    int64_t& seen = reference_bytes_[request.at("session")];
-    seen = std::max(seen, TakeTorchBytes(options_.device).most - torch_bytes_);
+    SeeReferenceBytes(request.at("session"));
     return result;
   }
 

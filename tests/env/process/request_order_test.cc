@@ -1,8 +1,11 @@
 // Sessions that an evaluator keeps, and the order in which waiting requests are served.
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -16,6 +19,7 @@
 namespace kevin {
 namespace {
 
+using nlohmann::json;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Strings = std::vector<std::string>;
@@ -191,6 +195,47 @@ TEST_CASE("an evaluator that asks for it is started again, and the request is se
   double wait_s = 0;
   CHECK(evaluator.Ask({{"session", "a"}}, {}, nullptr, &wait_s) == "2");
   CHECK(evaluator.Ask({{"session", "a"}}, {}, nullptr, &wait_s) == "2");
+  CHECK(started == 2);
+}
+
+// Each evaluator that it starts answers with these lines, one after another.
+SharedEvaluator Answering(int* started, std::vector<std::string> answers) {
+  return SharedEvaluator([started, answers = std::move(answers)] {
+    ++*started;
+    std::vector<std::string> argv = {
+        "/bin/sh", "-c", "for answer; do read line <&3; echo \"$answer\" >&3; done; read line <&3", "sh"};
+    argv.insert(argv.end(), answers.begin(), answers.end());
+    return std::make_unique<EvaluatorClient>(argv, std::vector<std::string>{});
+  });
+}
+
+std::string AnswerOf(int result) { return fmt::format(R"({{"resident":["a"],"result":{}}})", result); }
+
+TEST_CASE("a session is made ready once, and only by an evaluator that runs") {
+  int started = 0;
+  SharedEvaluator evaluator = Answering(&started, {AnswerOf(1), AnswerOf(2), AnswerOf(3), AnswerOf(4)});
+  double wait_s = 0;
+  evaluator.GetReady({{"session", "b"}}, nullptr);
+  CHECK(started == 0);
+  CHECK(evaluator.Ask({{"session", "a"}}, {}, nullptr, &wait_s) == 1);
+  evaluator.GetReady({{"session", "a"}}, nullptr);
+  CHECK(evaluator.Ask({{"session", "a"}}, {}, nullptr, &wait_s) == 2);
+  evaluator.GetReady({{"session", "b"}}, nullptr);
+  CHECK(evaluator.Ask({{"session", "b"}}, {}, nullptr, &wait_s) == 4);
+  CHECK(started == 1);
+}
+
+TEST_CASE("what fails while a session is made ready is left to its evaluation, by a new evaluator") {
+  const std::string answer =
+      GENERATE(as<std::string>(), R"({"error":{"code":3,"what":"no memory","next":""}})",
+               json{{"result", StartAgainAnswer()}}.dump());
+  int started = 0;
+  SharedEvaluator evaluator = Answering(&started, {AnswerOf(1), answer});
+  double wait_s = 0;
+  CHECK(evaluator.Ask({{"session", "a"}}, {}, nullptr, &wait_s) == 1);
+  evaluator.GetReady({{"session", "b"}}, nullptr);
+  CHECK(started == 1);
+  CHECK(evaluator.Ask({{"session", "b"}}, {}, nullptr, &wait_s) == 1);
   CHECK(started == 2);
 }
 
