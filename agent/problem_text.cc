@@ -89,13 +89,23 @@ const char* StructureText(Structure structure) {
   return "";
 }
 
+// "; if bell-shaped times 8, each row (all behind the first dimension) is shifted by -150, 0 or 150 at random"
+std::string ShiftText(const TensorSpec& spec, bool kernelbench_inputs) {
+  if (spec.row_shift == 0 || IsFromZeroToOne(spec, kernelbench_inputs)) return "";
+  return fmt::format(
+      "; {}, {} is shifted by -{}, 0 or {} at random",
+      spec.distribution == Distribution::kMixture ? "if bell-shaped times 8" : "in one call of four",
+      spec.shape.size() < 2 ? "all of it" : "each row (all behind the first dimension)",
+      Number(spec.row_shift), Number(spec.row_shift));
+}
+
 }  // namespace
 
 std::string ValuesText(const TensorSpec& spec, bool kernelbench_inputs, bool with_numbers) {
   if (spec.dtype == DType::kBool) return "true or false";
   const std::string drawn =
       IsFromZeroToOne(spec, kernelbench_inputs) ? "uniform in [0, 1]" : Drawn(spec, with_numbers);
-  return drawn + StructureText(spec.structure);
+  return drawn + StructureText(spec.structure) + ShiftText(spec, kernelbench_inputs);
 }
 
 bool HasMixture(const Problem& problem, bool kernelbench_inputs) {

@@ -9,7 +9,8 @@
 namespace kevin {
 
 // The values of an input: "uniform in [-0.125, 0.125]", "integers from 0 to 1023", "mixture, times 2, plus 64" (the
-// rules explain the mixture). `with_numbers`: at one size; else a scale that depends on the size is its expression.
+// rules explain the mixture), and how its rows are shifted. `with_numbers`: at one size; else a scale that depends on the
+// size is its expression.
 std::string ValuesText(const TensorSpec& spec, bool kernelbench_inputs, bool with_numbers);
 
 // Whether an input has the mixture, so that the prompt must explain it.

@@ -53,6 +53,8 @@ DEFENCES = [
      "for (int i = 0; i < rounds; i += 2) {", "for (int i = 2; i < rounds; i += 2) {", "process_test", '"ChaCha gives*"'),
     ("inverse", "the generator cannot be undone", "env/process/random.cc", "x[i] += start[i];", "x[i] += 0;", "process_test",
      '"undoing the rounds*"'),
+    ("shifts", "rows of inputs lie far from zero", "env/process/generator.cc", "return (static_cast<float>(third) - 1) * shift_;",
+     "return static_cast<float>(third) * 0;", "process_test", '"rows are shifted down*"'),
     # --- Correct, admitted, stored ---
     ("element", "one incorrect element is incorrect", "env/verdict/verify.cc", "const bool over = !(e <= b);",
      "const bool over = !(e <= b * 2);", "verdict_test", '"the bound:*"'),

@@ -115,6 +115,7 @@ void AddTensorRows(const std::vector<SizedProblem>& sizes, bool is_output, std::
     if (spec.structure != Structure::kNone) row.back() += fmt::format(", {}", StructureName(spec.structure));
     if (spec.offset != 0)
       row.back() += fmt::format(" {} {:g}", spec.offset < 0 ? '-' : '+', std::abs(spec.offset));
+    if (spec.row_shift != 0) row.back() += fmt::format(", rows +- {:g}", spec.row_shift);
     for (const SizedProblem& sized : sizes)
       row.push_back(Shape(is_output ? sized.outputs[i] : sized.inputs[i]));
     rows->push_back(std::move(row));

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
+#include "env/process/machine.h"
 #include "env/process/runner_protocol.h"
 
 namespace kevin {
@@ -11,7 +13,7 @@ namespace {
 
 constexpr double kMinBetweenPauses_us = 300;
 constexpr int kMaxPauses = 8;
-constexpr int64_t kMostTouched = 8;  // one part in so many; of less than eight pages none
+constexpr int64_t kMostTouched = 16;  // one part in so many; of less than sixteen pages none
 
 }  // namespace
 
@@ -19,14 +21,15 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random) {
   const auto share = [&](double from, double to) {
     return std::uniform_real_distribution<double>(from, to)(random);
   };
-  // The first pause shows how far the calls have come; further ones make work done ahead worthless again.
+  // The first pause shows how far the calls have come; further ones make work done ahead worthless again. It may come at
+  // any time: where none comes, a kernel could work ahead.
   const int most = std::clamp(static_cast<int>(usual_us / kMinBetweenPauses_us), 1,
                               std::min(kMaxPauses, static_cast<int>(calls)));
   const int pauses = random() % 2 == 0 ? 1 : most;
-  const double first = pauses == 1 ? share(0.3, 0.8) : share(0.1, 0.5);
+  const double first = share(0, 1);
   AuditPlan plan;
   plan.moments_us.push_back(first * usual_us);
-  for (int i = 1; i < pauses; ++i) plan.moments_us.push_back(share(first, 0.95) * usual_us);
+  for (int i = 1; i < pauses; ++i) plan.moments_us.push_back(share(first, 1) * usual_us);
   std::sort(plan.moments_us.begin(), plan.moments_us.end());
   plan.redraws = random() % 2 == 0;
   return plan;
@@ -47,15 +50,20 @@ Audit::Audit(Session& session, const BatchProcess& process, const OutputMemory& 
 
 // Nobody has touched anything since the marks were removed: the processes are stopped. Last those of the audited process,
 // which has the marks that the kernel has taken over from the others until then.
-bool Audit::DoMarksWork() const {
+bool Audit::DoMarksWork() {
+  const auto start = std::chrono::steady_clock::now();
   if (others_.are_removed) {
     BatchProcess::ForgetTouchedBy(getpid());
     session_.reference_process().ForgetTouched();
     if (others_.start != nullptr) others_.start->ForgetTouched();
   }
-  if (!process_.ForgetTouched()) return false;
+  const bool are_gone = BatchProcess::HasMarks() && process_.ForgetTouched();
+  marks_s_ = SecondsSince(start);
+  if (!are_gone) return false;
+  // A mark that stays is a suspicion at first: only its audits look whether all are gone.
+  if (!others_.are_removed) return true;
   const auto parts = process_.TouchedInputs();
-  return parts &&
+  return !parts ||
          std::none_of(parts->begin(), parts->end(), [](const auto& part) { return part.marked > 0; });
 }
 
@@ -63,7 +71,7 @@ bool Audit::DoMarksWork() const {
 bool Audit::WasReadAhead(size_t begun) const {
   if (!marks_work_) return false;
   const auto parts = process_.TouchedInputs();
-  if (!parts) return false;
+  if (!parts) return true;  // it has hidden them: this machine shows marks
   for (const ArgumentPlace& place : session_.layout().arguments) {
     if (place.output && !place.inout) continue;
     const auto stride = static_cast<int64_t>(place.stride);
@@ -97,8 +105,9 @@ BatchPauses Audit::Pauses() {
 
 void Audit::OnPause(double ran_us) {
   const size_t returned = std::min<size_t>(process_.Returned(), slots_.size());
-  read_ahead_ |= WasReadAhead(returned + 1);
-  const bool is_first = pauses_++ == 0;
+  const bool is_first = pauses_++ == 0, is_last = pauses_ == static_cast<int>(plan_.moments_us.size());
+  // The marks of all pages take longer to read than a call runs. Who works ahead after the first pause knows of the audit.
+  if (is_first || is_last || others_.are_removed) read_ahead_ |= WasReadAhead(returned + 1);
   if (is_first) {
     first_pause_us_ = ran_us;
     first_pause_cpu_s_ = process_.CpuSeconds();
@@ -120,8 +129,7 @@ void Audit::OnPause(double ran_us) {
   }
   if (returned + 1 < slots_.size()) session_.RestoreInOuts(outputs_, slots_.subspan(returned + 1));
   // What was changed here was not read by the process.
-  if (marks_work_ && others_.are_removed && pauses_ < static_cast<int>(plan_.moments_us.size()))
-    BatchProcess::ForgetTouchedBy(getpid());
+  if (marks_work_ && others_.are_removed && !is_last) BatchProcess::ForgetTouchedBy(getpid());
 }
 
 }  // namespace kevin

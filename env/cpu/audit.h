@@ -74,11 +74,13 @@ class Audit {
     return (first_pause_cpu_s_ - cpu_begin_s_) / (cpu_end_s_ - cpu_begin_s_) - finished_;
   }
   void AfterBatch() { cpu_end_s_ = process_.CpuSeconds(); }
+  // How long the process was kept stopped before the batch to remove its marks.
+  double MarksSeconds() const { return marks_s_; }
 
  private:
   void OnPause(double ran_us);
   bool WasReadAhead(size_t begun) const;
-  bool DoMarksWork() const;
+  bool DoMarksWork();
 
   Session& session_;
   const BatchProcess& process_;
@@ -91,6 +93,7 @@ class Audit {
   int pauses_ = 0;
   bool located_ = true;  // a Python worker has named the outputs of the calls that had returned
   const OtherMarks others_;
+  double marks_s_ = 0;
   bool read_ahead_ = false, marks_work_ = false;
   double ran_us_ = 0, first_pause_us_ = 0, finished_ = 0;  // finished_: share of the calls at the first pause
   double cpu_begin_s_ = 0, first_pause_cpu_s_ = 0, cpu_end_s_ = 0;

@@ -41,6 +41,7 @@ constexpr double kStopTimeout_s = 5;
 constexpr double kStopPoll_us = 300, kStopRepeat_us = 2000;
 constexpr double kCpuClockRests_us = 60, kCpuClockTimeout_us = 20000;
 constexpr double kMostSpin_us = 20000;
+constexpr size_t kMostOtherMappings = 4000;  // beside those of the slots; Python with torch has some thousand
 
 // Without sleeping: to be woken up takes tens of microseconds, now more and now less. Whether the word has another value.
 bool SpinWhile(const std::atomic<uint32_t>& word, uint32_t value, double at_most_us) {
@@ -50,6 +51,27 @@ bool SpinWhile(const std::atomic<uint32_t>& word, uint32_t value, double at_most
     for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
   }
   return true;
+}
+
+// Of mappings of this process whose file has the name.
+int64_t MarkedBytes(const std::string& name) {
+  std::ifstream maps("/proc/self/smaps");
+  int64_t bytes = 0;
+  bool is_named = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (!(line[0] >= 'A' && line[0] <= 'Z')) is_named = line.find(name) != std::string::npos;
+    if (is_named && line.rfind("Referenced:", 0) == 0) bytes += std::atoll(line.c_str() + 11) * 1024;
+  }
+  return bytes;
+}
+
+// Of a process whose main thread has ended, while others run, the kernel shows neither mappings nor marks.
+bool MainThreadHasEnded(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(") ");
+  return name_end != std::string::npos && (text[name_end + 2] == 'Z' || text[name_end + 2] == 'X');
 }
 
 }  // namespace
@@ -105,7 +127,10 @@ WaitingProcess BatchProcess::Start(const std::vector<std::string>& argv,
 
 BatchProcess::BatchProcess(WaitingProcess waiting, const RunnerLoad& load, int inputs_fd, int outputs_fd,
                            int library_fd)
-    : waiting_(std::move(waiting)) {
+    : waiting_(std::move(waiting)),
+      most_mappings_(kMostOtherMappings +
+                     (load.arguments.empty() ? size_t{4096}
+                                             : 2 * load.arguments.size() * static_cast<size_t>(load.slots))) {
   const int descriptors[kLoadDescriptors] = {waiting_.page_fd.get(), inputs_fd, outputs_fd, library_fd,
                                              waiting_.log.get()};
   SendLoad(waiting_.socket.get(), load, descriptors);
@@ -234,6 +259,9 @@ std::optional<ProcessEnd> BatchProcess::Go(PageCommand command, double timeout_s
   }
   *total_us = used_us;
   if (pauses.ran_us) *pauses.ran_us = ran_us;
+  if (MainThreadHasEnded(pid()))
+    return ProcessEnd{ProcessEnd::Kind::kRefused,
+                      "its main thread has ended: nothing shows what the others read"};
   if (h->done.load(std::memory_order_acquire) != generation_) {
     return ProcessEnd{ProcessEnd::Kind::kCrashed, "the shared control page was overwritten"};
   }
@@ -293,11 +321,12 @@ std::optional<ProcessEnd> BatchProcess::Publish(double timeout_s) {
 std::optional<std::vector<BatchProcess::TouchedPart>> BatchProcess::TouchedInputs() const {
   std::ifstream maps("/proc/" + std::to_string(waiting_.process.pid()) + "/smaps");
   std::vector<TouchedPart> parts;
-  bool is_inputs = false, is_shown = false;
+  bool is_inputs = false;
+  size_t mappings = 0;
   for (std::string line; std::getline(maps, line);) {
-    is_shown = true;
     const bool is_field = line[0] >= 'A' && line[0] <= 'Z';  // "Rss:  4 kB", after a line with addresses
     if (!is_field) {
+      if (++mappings > most_mappings_) return std::nullopt;
       const bool is_output = line.find("/memfd:kevin-outputs") != std::string::npos;
       is_inputs = is_output || line.find("/memfd:kevin-inputs") != std::string::npos;
       unsigned long begin = 0, end = 0, offset = 0;
@@ -313,8 +342,20 @@ std::optional<std::vector<BatchProcess::TouchedPart>> BatchProcess::TouchedInput
         parts.back().marked = bytes, parts.back().touched += bytes;
     }
   }
-  if (!is_shown) return std::nullopt;
+  if (mappings == 0) return std::nullopt;
   return parts;
+}
+
+bool BatchProcess::HasMarks() {
+  static const bool kHas = [] {
+    constexpr size_t kBytes = 1 << 20;
+    const Fd fd = CreateSharedFile("kevin-marks", kBytes);
+    Mapping memory(fd.get(), kBytes, Access::kReadWrite, true);
+    std::memset(memory.data(), 1, kBytes);
+    return MarkedBytes("/memfd:kevin-marks") > 0 && ForgetTouchedBy(getpid()) &&
+           MarkedBytes("/memfd:kevin-marks") == 0;
+  }();
+  return kHas;
 }
 
 bool BatchProcess::ForgetTouchedBy(pid_t pid) {

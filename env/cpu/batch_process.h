@@ -97,14 +97,16 @@ class BatchProcess {
   uint32_t Returned() const { return page()->returned.load(std::memory_order_acquire); }
   // What the process has touched of its inputs since ForgetTouched, by the marks that the processor leaves in its page
   // table: for each mapped part of the inputs and outputs its offset in their file, its bytes and how many of them were
-  // touched. Pages that are no longer mapped count as touched. nullopt: this machine does not show it, which no
-  // candidate can cause (/proc/PID/smaps is not readable). The process must be stopped.
+  // touched. Pages that are no longer mapped count as touched. nullopt: it is not shown (/proc/PID/smaps), or there
+  // are too many mappings to read them in time, which a kernel makes to announce its audits. The process must be stopped.
   struct TouchedPart {
     int64_t offset = 0, bytes = 0, touched = 0;
     int64_t marked = 0;      // of `touched`: by marks alone
     bool is_output = false;  // of the memory of the outputs, which has the input-outputs
   };
   std::optional<std::vector<TouchedPart>> TouchedInputs() const;
+  // Whether this machine has such marks: tried once, on memory of this process.
+  static bool HasMarks();
   // Removes the marks. False: this machine cannot.
   bool ForgetTouched() const { return ForgetTouchedBy(pid()); }
   // A page that another process, or this one, has touched counts as touched by each process that maps it, once the kernel's
@@ -141,6 +143,7 @@ class BatchProcess {
 
   WaitingProcess waiting_;
   std::map<uint16_t, Places> places_;
+  size_t most_mappings_ = 0;  // that TouchedInputs reads
   bool loading_ = false;
   uint32_t generation_ = 0;
 };

@@ -57,6 +57,7 @@ class CpuJudgement {
   std::unique_ptr<TimedProcess> StartCandidate();
   std::unique_ptr<TimedProcess> StartOther();
   Processes StartWarm(bool with_start);
+  void StopAsLongAsForAudit() const;
   int ProcessesToCome() const;
   std::unique_ptr<TimedProcess> VerifyPhase();
   int VerifyCalls();
@@ -107,6 +108,7 @@ class CpuJudgement {
   Pace pace_;
   bool is_suspected_ = false;     // of working ahead
   int audits_ = 0;                // since the suspicion
+  double marks_s_ = 0;            // that the latest audit took before its batch
   std::vector<double> timed_us_;  // per call of the candidate, of the last timed rounds
   int disturbed_processes_ = 0;
   double candidate_s_ = 0;  // all batches of the candidate

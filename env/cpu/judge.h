@@ -21,8 +21,8 @@ namespace kevin {
 struct PairsPlan {
   double sequential_budget_s = 1.1;  // half as much again with a third side
   int processes = 3;                 // of the fixed pairs
-  double fixed_budget_s = 1.0;
-  int least_rounds = 6, most_rounds = 10;  // per process
+  double fixed_budget_s = 0.6;
+  int least_rounds = 4, most_rounds = 6;  // per process
 };
 
 struct JudgeRequest : JudgeOptions {

@@ -76,6 +76,7 @@ CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(const Processes& processes, 
   }
   Audit audit(session_, process.process(), process.outputs(), slots, plan,
               {is_suspected_, processes.start ? &processes.start->process() : nullptr});
+  marks_s_ = audit.MarksSeconds();
   FlushCaches(session_.options().threads);
   RunCandidate(process, slots, "measure", audit.Pauses());
   audit.AfterBatch();

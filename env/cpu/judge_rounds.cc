@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <random>
+#include <thread>
 #include <tuple>
 
 #include "env/cpu/cpu_judgement.h"
@@ -118,6 +119,7 @@ RoundTimes CpuJudgement::TimedRound(const std::vector<TimedProcess*>& processes,
   std::shuffle(order.begin(), order.end(), session_.random());
   RoundTimes round;
   for (const int side : order) {
+    if (side == 0) StopAsLongAsForAudit();
     FlushCaches(session_.options().threads);
     TimedProcess* timed = side < 0 ? nullptr : processes[static_cast<size_t>(side)];
     const double window_us = timed == nullptr               ? RunReference(slots)
@@ -143,6 +145,14 @@ RoundTimes CpuJudgement::TimedRound(const std::vector<TimedProcess*>& processes,
   SetCalls();
   round_s_ = SecondsSince(start);
   return round;
+}
+
+// A process can make it slow to remove its marks, by mapping much memory, and would know by a long stop that an audit
+// comes. Other batches come after as long a stop then.
+void CpuJudgement::StopAsLongAsForAudit() const {
+  constexpr double kFeltStop_s = 0.01, kMostStop_s = 0.2;
+  if (marks_s_ > kFeltStop_s)
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(marks_s_, kMostStop_s)));
 }
 
 Processes CpuJudgement::StartWarm(bool with_start) {

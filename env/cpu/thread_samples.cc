@@ -14,7 +14,7 @@
 namespace kevin {
 namespace {
 
-constexpr size_t kMostThreads = 64, kMostMaps = 2000, kMostAddresses = 20'000;
+constexpr size_t kMostThreads = 1024, kMostMaps = 2000, kMostAddresses = 20'000;
 constexpr uint64_t kLeastRun_ns = 50'000;  // being stopped and woken takes less
 
 bool IsCandidate(const std::string& file) {

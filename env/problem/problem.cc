@@ -17,6 +17,7 @@ ConcreteTensor MakeConcrete(const TensorSpec& spec, const Symbols& symbols) {
   for (const std::string& dim : spec.shape) tensor.shape.push_back(EvaluateExpression(dim, symbols));
   tensor.elements = ElementCount(tensor.shape);
   tensor.bytes = tensor.elements * DTypeBytes(spec.dtype);
+  tensor.spec.row_elements = tensor.shape.size() < 2 ? tensor.elements : tensor.elements / tensor.shape[0];
   return tensor;
 }
 

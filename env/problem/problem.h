@@ -53,6 +53,10 @@ struct TensorSpec {
   double scale = 1.0;                                  // factor of the drawn values
   std::string scale_text;  // a scale that depends on the size, "1/sqrt(9*C)": AtSize sets `scale`
   double offset = 0.0;     // added after scaling
+  // In drawings of the member "normal x8" of the mixture each row, that is everything behind the first dimension, or the
+  // whole of a tensor of one dimension, is shifted by one of -row_shift, 0 and row_shift, at random.
+  double row_shift = 0.0;
+  int64_t row_elements = 0;  // of such a row: AtSize sets it
   Structure structure = Structure::kNone;
   std::shared_ptr<const std::string> stored;  // kStored: the bytes, in C order
   bool is_param = false;                      // a weight: drawn like an input, passed after the inputs

@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kMaxTitleBytes = 200;
 constexpr double kMostErrorSpread = 16;
+constexpr double kMostRowShift = 1000;  // fp16 ends at 65504
 constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kBool};
 constexpr Distribution kDistributions[] = {
     Distribution::kMixture,     Distribution::kNormal,   Distribution::kUniform, Distribution::kUniform01,
@@ -196,18 +197,22 @@ class ProblemReader {
   }
 
   TensorSpec ReadInput(const TomlSection& section) {
-    section.CheckKeys(
-        {"name", "shape", "dtype", "distribution", "scale", "offset", "structure", "role", "values"});
+    section.CheckKeys({"name", "shape", "dtype", "distribution", "scale", "offset", "row_shift", "structure",
+                       "role", "values"});
     TensorSpec input = ReadTensor(section);
     input.distribution = Choice(section, "distribution", kDistributions, DistributionName);
     ReadStored(section, &input);
     ReadScale(section, &input);
     input.offset = section.Number("offset", 0.0);
+    ReadRowShift(section, &input);
     input.structure = Choice(section, "structure", kStructures, StructureName);
     const bool is_square = input.shape.size() == 2 && input.shape[0] == input.shape[1];
     if (input.structure != Structure::kNone && (!is_square || input.dtype != DType::kF32)) {
       section.Fail("structure", "is for square matrices of float32",
                    "remove it, or make both dimensions equal");
+    }
+    if (input.structure != Structure::kNone && input.row_shift != 0) {
+      section.Fail("row_shift", "is not for a matrix with a structure", "remove one of both");
     }
     if (section.Has("role")) {
       const std::string role = section.String("role");
@@ -271,6 +276,23 @@ class ProblemReader {
         section.Fail("scale", fmt::format("{} (size {})", result.error, size),
                      "a number, an expression over the size symbols, or \"1/sqrt(EXPRESSION)\"");
       }
+    }
+  }
+
+  void ReadRowShift(const TomlSection& section, TensorSpec* input) const {
+    input->row_shift = section.Number("row_shift", 0.0);
+    if (input->row_shift == 0) return;
+    if (!(input->row_shift > 0 && input->row_shift <= kMostRowShift)) {
+      section.Fail("row_shift",
+                   fmt::format("must be from 0 to {:g}, not {:g}", kMostRowShift, input->row_shift),
+                   "150 is beyond the range of exponentials in float32; 0 leaves it out");
+    }
+    if (!IsFloating(input->dtype) || input->shape.empty()) {
+      section.Fail("row_shift", "is for inputs of a floating type with rows", "remove it");
+    }
+    if (input->distribution != Distribution::kMixture && input->distribution != Distribution::kNormal) {
+      section.Fail("row_shift", fmt::format("has no effect on '{}'", DistributionName(input->distribution)),
+                   "it is for the distributions mixture and normal; remove it, or change the distribution");
     }
   }
 

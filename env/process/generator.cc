@@ -1,6 +1,7 @@
 #include "env/process/generator.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -42,6 +43,48 @@ inline void Store(float value, float limit, int64_t* place) {
   *place = static_cast<int64_t>(std::floor(value)) - (value == limit ? 1 : 0);
 }
 inline void Store(float value, float, bool* place) { *place = value > 0; }
+
+// By how much rows are shifted: word number r of a keystream of its own decides on row r. Nonces of tensors lie below it.
+constexpr uint64_t kNonceOfRows = uint64_t{1} << 63;
+
+class RowShifts {
+ public:
+  RowShifts(const ValueStream& stream, float shift) : stream_(stream), shift_(shift) {}
+  float Of(int64_t row) {
+    if (row / kGroupWords != group_) {
+      group_ = row / kGroupWords;
+      MakeKeystreamGroup(stream_.key, stream_.nonce | kNonceOfRows, group_, words_.data());
+    }
+    const uint64_t third = uint64_t{words_[static_cast<size_t>(row % kGroupWords)]} * 3 >> 32;
+    return (static_cast<float>(third) - 1) * shift_;
+  }
+
+ private:
+  ValueStream stream_;
+  float shift_;
+  int64_t group_ = -1;
+  alignas(64) std::array<uint32_t, kGroupWords> words_{};
+};
+
+template <typename Value, typename Draw>
+void FillShifted(const ValueStream& stream, int64_t elements, int threads, float scale, float offset,
+                 float row_shift, int64_t row_elements, Value* out, const Draw& draw) {
+  static_assert(kGrain % kGroupWords == 0);
+  ParallelFor(elements, kGrain, threads, [&](int64_t begin, int64_t end) {
+    alignas(64) uint32_t words[kGroupWords];
+    RowShifts shifts(stream, row_shift);
+    while (begin < end) {
+      MakeKeystreamGroup(stream.key, stream.nonce, begin / kGroupWords, words);
+      const int64_t group = begin, group_end = std::min(end, begin + kGroupWords);
+      while (begin < group_end) {
+        const int64_t row = begin / row_elements, row_end = std::min(group_end, (row + 1) * row_elements);
+        const float moved = offset + shifts.Of(row);
+        for (; begin < row_end; ++begin)
+          Store(std::fma(draw(words[begin - group]), scale, moved), scale + moved, out + begin);
+      }
+    }
+  });
+}
 
 template <typename Value, typename Draw>
 void Fill(const ValueStream& stream, int64_t elements, int threads, float scale, float offset, Value* out,
@@ -89,10 +132,15 @@ void FillValues(const TensorSpec& spec, const ValueStream& stream, int64_t eleme
   auto scale = static_cast<float>(spec.scale);
   const auto offset = static_cast<float>(spec.offset);
   const auto fill = [&](const auto& draw) { Fill(stream, elements, threads, scale, offset, out, draw); };
+  const auto bell_shaped = [](uint32_t bits) { return BellShaped(bits); };
   switch (Resolve(spec, stream.member, &scale)) {
     case Distribution::kMixture:
     case Distribution::kNormal:
-      return fill([](uint32_t bits) { return BellShaped(bits); });
+      if (spec.row_shift != 0 && stream.member % kMixtureMembers == kLarge) {
+        return FillShifted(stream, elements, threads, scale, offset, static_cast<float>(spec.row_shift),
+                           spec.row_elements, out, bell_shaped);
+      }
+      return fill(bell_shaped);
     case Distribution::kUniform:
       return fill([](uint32_t bits) { return SignedUnit(bits); });
     case Distribution::kUniform01:
@@ -143,6 +191,7 @@ void FillTensor(const TensorSpec& spec, InputMode mode, const ValueStream& strea
     drawn.distribution = Distribution::kUniform01;
     drawn.scale = 1;
     drawn.offset = 0;
+    drawn.row_shift = 0;
   }
   switch (spec.dtype) {
     case DType::kF32:

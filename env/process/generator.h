@@ -18,7 +18,8 @@ enum class InputMode { kDefault, kKernelBench };
 
 // Fills `elements` values of `spec.dtype`. A 16-bit type gets float32's values, rounded and clamped to its
 // range. kMixture is the member of the stream, which is that of one tensor (OfTensor); a structure is imposed
-// after drawing. `threads` share the work. Throws Error(kBadRequest) for a dtype that cannot be drawn.
+// after drawing. In the last member TensorSpec::row_shift moves rows of `row_elements`. `threads` share the
+// work. Throws Error(kBadRequest) for a dtype that cannot be drawn.
 void FillTensor(const TensorSpec& spec, InputMode mode, const ValueStream& stream, int64_t elements,
                 int threads, void* data);
 

@@ -55,24 +55,24 @@ def profiled(device, calls, slots):
     """The kernels of a call, and how long the device is busy with it."""
     if calls.inputs[0] and not any(each.is_cuda for each in calls.inputs[0] if isinstance(each, torch.Tensor)):
         calls.run(slots)
-        return {"calls": len(slots), "kernels": [], "device_us": None}
-    spans, by_name = [], {}
+        return {"calls": len(slots), "kernels": [], "device_us": None, "least_us": None}
+    times_us, by_name = [], {}
+    for slot in slots:  # one after another: on streams of their own they would run at once
+        def work():
+            calls.run([slot])
+            calls.check()
 
-    def work():
-        calls.run(slots)
-        calls.check()
-
-    for begin, end, name in device.activities_of(work):
-        if end > begin:
-            spans.append((begin, end))
-            by_name[name] = by_name.get(name, 0) + (end - begin) * 1e-3 / len(slots)
-    busy, end = 0, 0
-    for start, stop in sorted(spans):
-        busy += max(0, stop - max(start, end))
-        end = max(end, stop)
+        spans = [span for span in device.activities_of(work) if span[1] > span[0]]
+        busy, end = 0, 0
+        for start, stop, name in sorted(spans):
+            by_name[name] = by_name.get(name, 0) + (stop - start) * 1e-3 / len(slots)
+            busy += max(0, stop - max(start, end))
+            end = max(end, stop)
+        times_us.append(busy * 1e-3)
     kernels = sorted(by_name.items(), key=lambda item: -item[1])[:MOST_KERNELS]
     return {"calls": len(slots), "kernels": [[name[:400], us] for name, us in kernels],
-            "device_us": busy * 1e-3 / len(slots) if spans else None}
+            "device_us": sum(times_us) / len(slots) if kernels else None,
+            "least_us": min(times_us) if kernels else None}
 
 
 def packed_caches():

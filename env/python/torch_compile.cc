@@ -59,6 +59,7 @@ std::string JobText(const Problem& problem, const TorchCompileRequest& request) 
                       {"distribution", DistributionName(input.spec.distribution)},
                       {"scale", input.spec.scale},
                       {"offset", input.spec.offset},
+                      {"row_shift", input.spec.row_shift},
                       {"stored", input.spec.stored ? Hex(*input.spec.stored) : ""},
                       {"role", input.spec.is_param   ? "param"
                                : input.spec.is_inout ? "inout"

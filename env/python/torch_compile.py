@@ -190,6 +190,10 @@ def draw(torch, tensor, spec, member):
     else:
         values.normal_()
     values.mul_(scale).add_(spec["offset"])
+    if spec.get("row_shift") and member == len(MIXTURE) - 1:
+        rows = values.shape[0] if values.dim() > 1 else 1
+        shifts = torch.randint(-1, 2, (rows, *[1] * (values.dim() - 1)), device=values.device)
+        values.add_(shifts.to(values.dtype) * spec["row_shift"])
     if tensor.dtype == torch.bool:
         tensor.copy_(values > 0)
     elif values is not tensor:

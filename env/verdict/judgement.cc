@@ -119,8 +119,11 @@ std::string InputsNote(const SizedProblem& sized, InputMode mode, int member, si
                !is_replaced;
       });
   if (!has_mixture || member < 0) return "";
-  std::string text =
-      fmt::format("; of the mixture, the inputs of this call were {}", kNames[member % kMixtureMembers]);
+  const bool is_shifted = member % kMixtureMembers == kMixtureMembers - 1 && mode == InputMode::kDefault &&
+                          std::any_of(sized.inputs.begin(), sized.inputs.end(),
+                                      [](const ConcreteTensor& input) { return input.spec.row_shift != 0; });
+  std::string text = fmt::format("; of the mixture, the inputs of this call were {}{}",
+                                 kNames[member % kMixtureMembers], is_shifted ? ", with shifted rows" : "");
   std::vector<std::string> before;
   for (size_t i = std::min<size_t>(earlier, kMixtureMembers - 1); i > 0; --i)
     before.emplace_back(kNames[(member + kMixtureMembers - static_cast<int>(i)) % kMixtureMembers]);

@@ -26,7 +26,7 @@ class Pace {
   static constexpr int kAuditsIfSuspicious = 16;
   // Of these, and as large a part of more: single marks may have a cause outside of the kernel, which is seen in most audits
   // if it works ahead.
-  static constexpr int kMaxReadAhead = 3;
+  static constexpr int kMaxReadAhead = 2;
 
   void Add(const AuditedPace& audit);
   // Whether in an audit, at a pause, inputs of calls that had not begun had been read. Not by guesses of the processor:

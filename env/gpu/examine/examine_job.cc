@@ -16,7 +16,8 @@ std::string ExamineJobToText(const ExamineJob& job) {
     for (const ExaminedFill& fill : argument.fills) {
       const Drawing& d = fill.drawing;
       fills.push_back({fill.offset_bytes, fill.elements, d.distribution, d.scale, d.offset, d.element_bytes,
-                       d.whole, d.structure, d.rows, d.brain, HexText(fill.stored)});
+                       d.whole, d.structure, d.rows, d.brain, d.row_shift, d.row_elements,
+                       HexText(fill.stored)});
     }
     arguments.push_back({{"bytes", argument.bytes}, {"fills", fills}});
   }
@@ -37,10 +38,11 @@ ExamineJob ExamineJobFromText(const std::string& text) {
       ExaminedArgument& argument = job.arguments.emplace_back();
       argument.bytes = a.at("bytes");
       for (const json& f : a.at("fills")) {
-        argument.fills.push_back({f.at(0),
-                                  f.at(1),
-                                  {f.at(2), f.at(3), f.at(4), f.at(5), f.at(6), f.at(7), f.at(8), f.at(9)},
-                                  BytesFromHex(f.at(10))});
+        argument.fills.push_back(
+            {f.at(0),
+             f.at(1),
+             {f.at(2), f.at(3), f.at(4), f.at(5), f.at(6), f.at(7), f.at(8), f.at(9), f.at(10), f.at(11)},
+             BytesFromHex(f.at(12))});
       }
     }
     job.untouched_memory = object.at("untouched_memory");

@@ -243,6 +243,12 @@ std::string GpuSession::BrokenGuard(int slot) {
   return "";
 }
 
+std::string GpuSession::AnyBrokenGuard() {
+  std::string broken;
+  for (int slot = 0; slot < slots() && broken.empty(); ++slot) broken = BrokenGuard(slot);
+  return broken;
+}
+
 double GpuSession::TimeReferenceUs(int slot) {
   RestoreReference(slot);  // before the cache is flushed
   double us = 0;

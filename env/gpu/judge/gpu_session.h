@@ -106,6 +106,8 @@ class GpuSession {
   Reference& reference() { return *reference_; }
   // Empty, or which guard band was overwritten.
   std::string BrokenGuard(int slot);
+  // The same of all slots: what a kernel writes there it could find again in a later call.
+  std::string AnyBrokenGuard();
 
   using Calibrated = CalibratedRunner;
   // An intact one that has judged before in this session; else that of a session that has ended; else another session's,

@@ -54,6 +54,8 @@ bool ReadExamined(const std::string& line, GpuPythonSession::Examined* examined)
     }
     if (const json& us = told.at("device_us"); us.is_number() && us.get<double>() > 0 && IsTime(us))
       examined->device_us = us;
+    if (const json us = told.value("least_us", json()); us.is_number() && us.get<double>() > 0 && IsTime(us))
+      examined->least_us = us;
     examined->kernels = std::move(kernels);
     examined->error.clear();
     return true;

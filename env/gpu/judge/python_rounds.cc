@@ -21,10 +21,11 @@ constexpr int kPythonSequentialRounds = 40, kPythonLeastRounds = 8;
 constexpr double kPythonSequentialBudget_s = 0.3, kPythonFixedBudget_s = 0.4, kPythonConfirmFactor = 2;
 constexpr int kPythonLeastFixed = 10, kPythonMostFixed = 60;
 constexpr double kAuditedRounds = 0.2, kSingleRounds = 0.25;
-constexpr int kLeastCallsForSingles = 4;
+constexpr int kLeastCallsForSingles = 2;
 constexpr size_t kLeastSingles = 5;
 constexpr int kSharedTries = 3;
 constexpr double kLeastShareOfSingle = 0.5, kSingleMargin = 0.9, kSingleSlack_us = 3, kMostWaits = 2;
+constexpr double kLeastShareOfDevice = 0.85;
 constexpr double kPythonSameClock = 0.03;
 // Noise that more pairs do not average away; to be confirmed by A/A measurements (bench_gpu --part python).
 constexpr ClockCalibration kGpuPythonCalibration{0.005, 0.003};
@@ -229,6 +230,11 @@ std::string GpuPythonJudgement::SharedWork() const {
   if (singles_us_.size() < kLeastSingles || in_batch_us_.empty()) return "";
   // A busy machine makes single calls late, some much: the least of them is nearest to a call's work.
   const double alone_us = std::ranges::min(singles_us_), in_batch_us = Median(in_batch_us_);
+  if (examined_.least_us && in_batch_us < kLeastShareOfDevice * *examined_.least_us - kSingleSlack_us)
+    return fmt::format(
+        "shared work: a call takes {:.1f} us among others and keeps the device busy for {:.1f} us alone; calls may not "
+        "run at once, and each must do its own work",
+        in_batch_us, *examined_.least_us);
   if (in_batch_us >= kLeastShareOfSingle * kSingleMargin * alone_us) return "";
   // What a call alone waits for beside its work is seen at the reference.
   const double waits_us =

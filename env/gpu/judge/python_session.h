@@ -63,7 +63,7 @@ class GpuPythonSession {
   struct Examined {
     std::string error;                                    // why they failed
     std::vector<std::pair<std::string, double>> kernels;  // names and microseconds a call
-    std::optional<double> device_us;                      // of a call
+    std::optional<double> device_us, least_us;            // of a call, the mean and the least
     std::shared_ptr<Fd> caches;                           // what was compiled: a hostile file
     bool timed_out = false;
   };

@@ -140,8 +140,9 @@ std::optional<RunnerFault> RunnerClient::Load(const LaunchPlan& plan, double tim
 }
 
 std::optional<RunnerFault> RunnerClient::Time(int slot, bool called, uint64_t seed, double timeout_s,
-                                              CallTimes* times) {
-  return AskTimed({{"run", slot}, {"called", called}, {"seed", seed}}, timeout_s, times);
+                                              CallTimes* times, bool keeps_globals) {
+  return AskTimed({{"run", slot}, {"called", called}, {"keeps_globals", keeps_globals}, {"seed", seed}},
+                  timeout_s, times);
 }
 
 std::optional<RunnerFault> RunnerClient::TimeOperations(int slot, uint64_t seed, double timeout_s,

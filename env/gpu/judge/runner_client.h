@@ -50,8 +50,10 @@ class RunnerClient {
 
   std::optional<RunnerFault> Load(const LaunchPlan& plan, double timeout_s);
   // One call on the slot, or, not `called`, an empty one: with all that surrounds a call, and without the
-  // candidate's code. `seed` is that of the poison in workspaces and shared memory: secret and new.
-  std::optional<RunnerFault> Time(int slot, bool called, uint64_t seed, double timeout_s, CallTimes* times);
+  // candidate's code. `seed` is that of the poison in workspaces and shared memory: secret and new. `keeps_globals`:
+  // __device__ variables are not restored.
+  std::optional<RunnerFault> Time(int slot, bool called, uint64_t seed, double timeout_s, CallTimes* times,
+                                  bool keeps_globals = false);
   // One call with an event after each operation of the plan; *times_us has one time an operation. Not for a verdict.
   std::optional<RunnerFault> TimeOperations(int slot, uint64_t seed, double timeout_s,
                                             std::vector<double>* times_us);

@@ -155,11 +155,12 @@ void CandidateModule::KeepGlobals(const LaunchPlan& plan) {
   }
 }
 
-void CandidateModule::Restore(uint64_t seed) {
+void CandidateModule::Restore(uint64_t seed, bool keeps_globals) {
   for (const DeviceBuffer& workspace : workspaces_) {
     PoisonOnDevice(kernels_.poison, stream_, workspace.data(), workspace.bytes(), PoisonForWorkspace(seed));
     seed += 0x9e3779b97f4a7c15ULL;
   }
+  if (keeps_globals) return;
   for (const Global& global : globals_)
     KEVIN_CU(MemcpyDtoDAsync, global.place, global.pristine.data(), global.bytes, stream_);
 }

@@ -34,8 +34,8 @@ class CandidateModule {
   CandidateModule& operator=(const CandidateModule&) = delete;
 
   // Poisons workspaces and restores global variables, so that a call finds nothing of earlier ones. `seed` is
-  // secret and new. On the stream.
-  void Restore(uint64_t seed);
+  // secret and new. `keeps_globals`: they stay as the latest call has left them, as they do in use. On the stream.
+  void Restore(uint64_t seed, bool keeps_globals = false);
   // One call, on the stream. `after` (may be empty) is called with the number of each operation once it is enqueued.
   void Enqueue(int slot, const std::function<void(size_t operation)>& after = {});
   // A call without the candidate's code, on the stream. Around cooperative and clustered launches the device

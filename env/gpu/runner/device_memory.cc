@@ -108,8 +108,15 @@ Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, int member) {
     drawing.offset = 0;
     return drawing;
   }
+  const auto shift_rows = [&] {
+    if (spec.row_shift == 0 || member != 3) return;
+    drawing.row_shift = static_cast<float>(spec.row_shift);
+    drawing.row_elements = spec.row_elements;
+  };
   switch (spec.distribution) {
     case Distribution::kNormal:
+      shift_rows();
+      break;
     case Distribution::kStored:  // the caller copies them
       break;
     case Distribution::kUniform:
@@ -130,6 +137,7 @@ Drawing DrawingOf(const ConcreteTensor& tensor, InputMode mode, int member) {
     case Distribution::kMixture:
       drawing.distribution = member == 1 ? kUniform : member == 2 ? kHeavyTailed : kNormal;
       drawing.scale *= member == 1 ? 2.0F : member == 3 ? 8.0F : 1.0F;
+      shift_rows();
       break;
   }
   return drawing;
@@ -155,7 +163,13 @@ void FillOnDevice(const FillKernels& kernels, CuHandle stream, CuDevicePtr data,
     SecretKey key;
     uint64_t nonce;
   } keystream = {tensor.key, tensor.nonce};  // as in trusted_kernels.cc
-  void* filled[] = {&data, &count, &by.distribution, &keystream, &by.scale, &by.offset, &by.element_bytes};
+  struct {
+    long long elements;
+    float shift;
+  } rows = {by.row_elements, by.row_shift};  // as in trusted_kernels.cc
+  void* floats_filled[] = {&data, &count, &by.distribution, &keystream, &by.scale, &by.offset, &rows};
+  void* whole_filled[] = {&data,     &count,     &by.distribution, &keystream,
+                          &by.scale, &by.offset, &by.element_bytes};
   CuLaunchConfig config;
   const auto blocks_for = [](int64_t values_per_block, int64_t values) {
     return static_cast<unsigned>(
@@ -166,7 +180,8 @@ void FillOnDevice(const FillKernels& kernels, CuHandle stream, CuDevicePtr data,
   config.stream = stream;
   const bool narrow = drawing.element_bytes == 2;
   const CuHandle floats = !narrow ? kernels.fill : drawing.brain ? kernels.fill_bf16 : kernels.fill_f16;
-  KEVIN_CU(LaunchKernelEx, &config, drawing.whole ? kernels.whole : floats, filled, nullptr);
+  KEVIN_CU(LaunchKernelEx, &config, drawing.whole ? kernels.whole : floats,
+           drawing.whole ? whole_filled : floats_filled, nullptr);
   if (drawing.structure == 0) return;
   config.grid_x = blocks_for(4 * kThreads, elements);
   void* imposed[] = {&data, &by.rows, &by.structure};

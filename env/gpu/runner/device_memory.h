@@ -62,7 +62,9 @@ struct Drawing {
   bool whole = false;  // whole numbers, in elements of that many bytes
   int structure = 0;   // TensorSpec::structure; 0: none
   long long rows = 1;
-  bool brain = false;  // elements of two bytes are bf16, not fp16
+  bool brain = false;   // elements of two bytes are bf16, not fp16
+  float row_shift = 0;  // rows are shifted by -row_shift, 0 or row_shift
+  long long row_elements = 1;
 };
 
 // `member` of the input mixture (0 to kMixtureMembers - 1), for inputs that are drawn from it.

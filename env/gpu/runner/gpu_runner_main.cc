@@ -110,7 +110,7 @@ class Runner {
     const int slot = request.at("run");
     const bool called = request.at("called");
     const uint64_t seed = request.at("seed");
-    candidate_->Restore(seed);
+    candidate_->Restore(seed, request.at("keeps_globals"));
     return Timed([&] { called ? candidate_->Enqueue(slot) : candidate_->EnqueueEmpty(); },
                  candidate_->operations() <= kGatedOperations, seed);
   }

@@ -5,7 +5,7 @@
 //   {"open": {inputs_bytes, outputs_bytes, slots, tensors, trusted_bytes}} + 2 descriptors,
 //       then, in a runner's first request, the trusted kernels' module in so many bytes                  -> {"ok"}
 //   {"load": launch plan}                                                                    -> {"ok"}
-//   {"run": slot, "called": b, "seed": s}, then 4 bytes                  -> {"ready"}, then 1 byte, {"us": t}
+//   {"run": slot, "called": b, "keeps_globals": b, "seed": s}, then 4 bytes  -> {"ready"}, then 1 byte, {"us": t}
 //       one call, or an empty one (CandidateModule::EnqueueEmpty). `seed` is that of poison and shared memory.
 //       Ready: the device has prepared the call and waits. The 4 bytes, a number that is new, let it begin; the
 //       byte comes when the device has written that number behind the call. t is by the events.

@@ -101,6 +101,39 @@ __device__ void fill_as(T* out, long long n, const Keystream& from, float scale,
     }
   }
 }
+
+// Rows of so many elements, each shifted by -shift, 0 or shift: word number r of a keystream of its own decides on row r.
+struct Rows { long long elements; float shift; };
+__device__ float shift_of_row(Keystream from, long long row, float shift) {
+  from.nonce |= 1ULL << 63;
+  u32 words[16], bits = 0;
+  make_block(from, (row >> 9) * 32 + (row & 31), words);
+#pragma unroll
+  for (int w = 0; w < 16; ++w) {
+    if ((row >> 5 & 15) == w) bits = words[w];
+  }
+  return (float)((int)__umulhi(bits, 3) - 1) * shift;
+}
+template <typename T>
+__device__ void fill_rows(T* out, long long n, const Keystream& from, float scale, float offset, Rows rows) {
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  for (long long block = (long long)blockIdx.x * blockDim.x + threadIdx.x; (block >> 5) * 512 < n; block += stride) {
+    u32 words[16];
+    make_block(from, block, words);
+    const long long first = (block >> 5) * 512 + (block & 31);
+    const long long end = min(n, first + 512);
+    for (long long row = first / rows.elements; row * rows.elements < end; ++row) {
+      const float moved = offset + shift_of_row(from, row, rows.shift);
+#pragma unroll
+      for (int w = 0; w < 16; ++w) {
+        const long long at = first + 32 * w;
+        const bool is_in_row = at >= row * rows.elements && at < (row + 1) * rows.elements;
+        if (is_in_row && at < n) keep(fmaf(draw<kNormal>(words[w]), scale, moved), scale + moved, out + at);
+      }
+    }
+  }
+}
+
 template <typename T>
 __device__ void fill(T* out, long long n, int distribution, const Keystream& from, float scale, float offset) {
   switch (distribution) {
@@ -112,14 +145,22 @@ __device__ void fill(T* out, long long n, int distribution, const Keystream& fro
     default: return fill_as<kPositive>(out, n, from, scale, offset);
   }
 }
-extern "C" __global__ void kevin_fill(float* out, long long n, int distribution, Keystream from, float scale, float offset) {
+template <typename T>
+__device__ void fill_floats(T* out, long long n, int distribution, const Keystream& from, float scale, float offset, Rows rows) {
+  if (rows.shift != 0) return fill_rows(out, n, from, scale, offset, rows);
   fill(out, n, distribution, from, scale, offset);
 }
-extern "C" __global__ void kevin_fill_f16(f16* out, long long n, int distribution, Keystream from, float scale, float offset) {
-  fill(out, n, distribution, from, scale, offset);
+extern "C" __global__ void kevin_fill(float* out, long long n, int distribution, Keystream from, float scale, float offset,
+                                      Rows rows) {
+  fill_floats(out, n, distribution, from, scale, offset, rows);
 }
-extern "C" __global__ void kevin_fill_bf16(bf16* out, long long n, int distribution, Keystream from, float scale, float offset) {
-  fill(out, n, distribution, from, scale, offset);
+extern "C" __global__ void kevin_fill_f16(f16* out, long long n, int distribution, Keystream from, float scale, float offset,
+                                          Rows rows) {
+  fill_floats(out, n, distribution, from, scale, offset, rows);
+}
+extern "C" __global__ void kevin_fill_bf16(bf16* out, long long n, int distribution, Keystream from, float scale, float offset,
+                                           Rows rows) {
+  fill_floats(out, n, distribution, from, scale, offset, rows);
 }
 // Types of 1 byte are bools, of 8 integers.
 extern "C" __global__ void kevin_fill_whole(void* out, long long n, int distribution, Keystream from, float scale, float offset,

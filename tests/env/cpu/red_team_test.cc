@@ -55,6 +55,11 @@ const std::map<std::string, std::string> kProblems = {{"work_ahead_in_private", 
                                                       {"index_out_of_range", "level1/51"},
                                                       {"softmax_without_maximum", "level1/23"},
                                                       {"loss_around_64", "level1/95"},
+                                                      {"softmax_around_66", "level1/23"},
+                                                      {"loss_around_130", "level1/95"},
+                                                      {"tanh_by_exponentials", "level1/22"},
+                                                      {"softplus_unguarded", "level1/29"},
+                                                      {"max_from_zero", "level1/49"},
                                                       // Batches of many short calls.
                                                       {"defer_after_audit", kShortCalls},
                                                       {"defer_behind_garbage", kShortCalls},
@@ -81,7 +86,7 @@ std::vector<fs::path> SourcesIn(const fs::path& folder) {
 
 Candidate CandidateFrom(const fs::path& path) {
   std::string text = TextOf(path);
-  for (const char* header : {"control_page.h", "inout/cache.h"}) {
+  for (const char* header : {"control_page.h", "rows_in_lanes.h", "inout/cache.h"}) {
     const std::string include = "#include \"" + fs::path(header).filename().string() + "\"";
     if (const size_t at = text.find(include); at != std::string::npos)
       text.replace(at, include.size(), TextOf(Folder() / header));
@@ -187,6 +192,9 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
                                    {"honest_in_series", "one_row", "one_row"},
                                    {"honest_in_series", "one_page", "one_row"},
                                    {"quarter_ahead", "one_row", "one_row"},
+                                   {"main_thread_ends", "one_row", "one_row"},
+                                   {"feels_marks_removed", "one_row", "one_row"},
+                                   {"eighth_ahead", "one_row", "one_row"},
                                    {"overflowing_rows", "overflowing_rows", "cosh"}};
   // On a busy machine too few pauses may fall into a batch, and then there is no gain either.
   const std::set<std::string> may_be_measured = {"polls_for_poison",

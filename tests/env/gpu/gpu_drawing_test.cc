@@ -86,6 +86,36 @@ TEST_CASE("GPU and CPU draw the same values from the same key") {
   }
 }
 
+TEST_CASE("GPU and CPU shift the same rows") {
+  if (!TestToolchain()) return;
+  const std::unique_ptr<Device> device = Device::Open();
+  if (!device) return;
+  constexpr int64_t kElements = 1'000'003;
+  for (uint64_t seed = 0; seed < 2 * kMixtureMembers; ++seed) {
+    const ValueStream stream = StreamOf(seed).OfCall(3).OfTensor(1);
+    for (const Distribution distribution : {Distribution::kMixture, Distribution::kNormal}) {
+      for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+        for (const int64_t row : {int64_t{1}, int64_t{10}, int64_t{511}, int64_t{4096}, int64_t{300'000}}) {
+          ConcreteTensor tensor = TensorOf(distribution, dtype, kElements);
+          tensor.spec.row_shift = 150;
+          tensor.spec.row_elements = row;
+          const auto bytes = static_cast<size_t>(tensor.bytes);
+          std::vector<char> expected(bytes), drawn(bytes);
+          FillTensor(tensor.spec, InputMode::kDefault, stream, kElements, 2, expected.data());
+          const DeviceBuffer buffer(bytes + 16);
+          FillOnDevice(device->kernels, device->stream, buffer.data(), kElements,
+                       DrawingOf(tensor, InputMode::kDefault, stream.member), stream);
+          KEVIN_CU(StreamSynchronize, device->stream);
+          KEVIN_CU(MemcpyDtoH, drawn.data(), buffer.data(), bytes);
+          INFO(DistributionName(distribution)
+               << ", " << DTypeName(dtype) << ", rows of " << row << ", seed " << seed);
+          CHECK(std::memcmp(expected.data(), drawn.data(), bytes) == 0);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("how fast a GPU draws") {
   if (!TestToolchain()) return;
   const std::unique_ptr<Device> device = Device::Open();

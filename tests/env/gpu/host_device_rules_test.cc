@@ -152,6 +152,23 @@ TEST_CASE("a problem may ask for another share of own kernels on a GPU") {
   CHECK(std::holds_alternative<Measured>(judged("0", unknown).outcome));
 }
 
+TEST_CASE("a call among many takes no less than one alone keeps the device busy") {
+  const auto judged = [](const std::string& least_us) {
+    return Judged(
+        InFirstCalls(
+            "        import json\n        os.pwrite(result, json.dumps({'error': '', 'kernels': [['k', "
+            "1.0]], 'device_us': 2.0, 'least_us': " +
+                least_us + "}).encode() + bytes([10]), 0)\n",
+            "return torch.relu(x)"),
+        {});
+  };
+  const JudgeResult result = judged("1e6");
+  REQUIRE(std::holds_alternative<Refused>(result.outcome));
+  CHECK(OutcomeReason(result.outcome).find("keeps the device busy for 1000000.0 us alone") !=
+        std::string::npos);
+  CHECK(std::holds_alternative<Measured>(judged("1.0").outcome));
+}
+
 TEST_CASE("a slow and correct candidate is timed by single calls, within a limit for all of them") {
   const std::string slow = WithForward("import time\ntime.sleep(0.2)\nreturn torch.relu(x)");
   const JudgeResult result = Judged(slow, {.timeout_s = 2});

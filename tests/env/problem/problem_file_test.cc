@@ -141,6 +141,39 @@ TEST_CASE("a scale may depend on the size") {
         "my.toml:24: inputs[1].scale: 'N - 80' must be positive, not 0 (size full)");
 }
 
+TEST_CASE("rows may be shifted") {
+  const auto shifted = [](const std::string& more) {
+    return With("offset = -1", "row_shift = 150.0\n" + more);
+  };
+  const Problem problem = ParseProblem(shifted(""), "my.toml");
+  CHECK(problem.inputs[0].row_shift == 0);
+  CHECK(problem.inputs[1].row_shift == 150);
+  CHECK(ParseProblem(With("offset = -1", "row_shift = 0"), "my.toml").inputs[1].row_shift == 0);
+  // A row is everything behind the first dimension, or the whole of a tensor of one dimension.
+  const SizedProblem sized = AtSize(problem, "full");
+  CHECK(sized.inputs[0].spec.row_elements == 160);
+  CHECK(sized.inputs[1].spec.row_elements == 1);
+  const std::string cube = With("[\"2*N\", 1]", "[3, \"N\", 5]"), line = With("[\"2*N\", 1]", "[\"2*N\"]");
+  CHECK(AtSize(ParseProblem(cube, "my.toml"), "full").inputs[1].spec.row_elements == 400);
+  CHECK(AtSize(ParseProblem(line, "my.toml"), "full").inputs[1].spec.row_elements == 160);
+
+  CHECK(Message(With("offset = -1", "row_shift = -1")) ==
+        "my.toml:25: inputs[1].row_shift: must be from 0 to 1000, not -1");
+  CHECK(Message(With("offset = -1", "row_shift = 1e4")) ==
+        "my.toml:25: inputs[1].row_shift: must be from 0 to 1000, not 10000");
+  CHECK(Message(With("offset = -1", "row_shift = nan")) == "my.toml:25: inputs[1].row_shift: must be finite");
+  CHECK(Message(With("offset = -1", "row_shift = \"N\"")) ==
+        "my.toml:25: inputs[1].row_shift: must be a number, not a string");
+  CHECK(Message(shifted("dtype = \"int64\"")) ==
+        "my.toml:25: inputs[1].row_shift: is for inputs of a floating type with rows");
+  CHECK(Message(With("distribution = \"normal\"\nscale = 0.5\noffset = -1",
+                     "distribution = \"uniform\"\nscale = 0.5\nrow_shift = 1")) ==
+        "my.toml:25: inputs[1].row_shift: has no effect on 'uniform'");
+  CHECK(Message(With("shape = [\"B\", \"2*N\"]\n\n[[inputs]]",
+                     "shape = [\"N\", \"N\"]\nstructure = \"upper\"\nrow_shift = 1\n[[inputs]]")) ==
+        "my.toml:19: inputs[0].row_shift: is not for a matrix with a structure");
+}
+
 TEST_CASE("structures are for square matrices") {
   CHECK(Message(With("offset = -1", "structure = \"upper\"")) ==
         "my.toml:25: inputs[1].structure: is for square matrices of float32");

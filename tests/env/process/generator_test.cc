@@ -115,6 +115,91 @@ TEST_CASE("a mixture has different members") {
   CHECK(wide.size() + heavy.size() < 2 * kMixtureMembers);
 }
 
+namespace {
+
+constexpr uint64_t kLastMember = kMixtureMembers - 1;  // a stream of "normal x8"
+
+std::vector<float> DrawShifted(double row_shift, int64_t row_elements, uint64_t seed, int64_t count = kCount,
+                               Distribution distribution = Distribution::kMixture,
+                               InputMode mode = InputMode::kDefault, int threads = 2) {
+  TensorSpec spec;
+  spec.distribution = distribution;
+  spec.offset = 0.25;
+  spec.row_shift = row_shift;
+  spec.row_elements = row_elements;
+  std::vector<float> values(static_cast<size_t>(count));
+  FillTensor(spec, mode, StreamOf(seed), count, threads, values.data());
+  return values;
+}
+
+// The shift of each row: -1, 0 or 1; 2 if its elements are not those without shifts, moved by one of the three.
+std::vector<int> ShiftsOf(const std::vector<float>& values, const std::vector<float>& plain,
+                          int64_t row_elements, double row_shift) {
+  std::vector<int> shifts;
+  const auto count = static_cast<int64_t>(values.size());
+  for (int64_t begin = 0; begin < count; begin += row_elements) {
+    const auto first = static_cast<size_t>(begin);
+    const auto shift = static_cast<int>(std::lround((values[first] - plain[first]) / row_shift));
+    bool is_moved = std::abs(shift) <= 1;
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(std::min(count, begin + row_elements));
+         ++i)
+      is_moved &= std::abs(values[i] - plain[i] - static_cast<float>(shift * row_shift)) < 1e-4F;
+    shifts.push_back(is_moved ? shift : 2);
+  }
+  return shifts;
+}
+
+}  // namespace
+
+TEST_CASE("rows are shifted down, not at all or up, each as often, at random") {
+  std::set<std::vector<int>> orders;
+  for (const int64_t row : {1, 7, 64, 1000, 4096}) {
+    const std::vector<float> plain = DrawShifted(0, row, kLastMember);
+    const std::vector<int> shifts = ShiftsOf(DrawShifted(150, row, kLastMember), plain, row, 150);
+    const auto rows = static_cast<double>(shifts.size());
+    for (const int shift : {-1, 0, 1}) {
+      const auto found = static_cast<double>(std::count(shifts.begin(), shifts.end(), shift));
+      INFO("rows of " << row << ", " << shift << ": " << found << " of " << rows);
+      CHECK(std::abs(found - rows / 3) < 5 * std::sqrt(rows * 2 / 9));
+    }
+    CHECK(std::count(shifts.begin(), shifts.end(), 2) == 0);
+    double product = 0;
+    for (size_t i = 1; i < shifts.size(); ++i) product += shifts[i] * shifts[i - 1];
+    CHECK(std::abs(product) < 5 * std::sqrt(rows * 4 / 9));
+    // Row r has its shift, however long the rows are; with another key it has another.
+    orders.insert({shifts.begin(), shifts.begin() + 250});
+    const std::vector<int> other =
+        ShiftsOf(DrawShifted(150, row, kLastMember + 4), DrawShifted(0, row, kLastMember + 4), row, 150);
+    CHECK(other != shifts);
+  }
+  CHECK(orders.size() == 1);
+}
+
+TEST_CASE("shifted rows depend on the stream and the row alone") {
+  for (const int64_t row : {7, 1000, 70'000}) {
+    const std::vector<float> whole = DrawShifted(150, row, kLastMember);
+    CHECK(DrawShifted(150, row, kLastMember, kCount, Distribution::kMixture, InputMode::kDefault, 1) ==
+          whole);
+    const std::vector<float> part = DrawShifted(150, row, kLastMember, 100'001);
+    CHECK(std::equal(part.begin(), part.end(), whole.begin()));
+  }
+}
+
+TEST_CASE("rows are shifted in the last member alone, and not in KernelBench's inputs") {
+  for (const Distribution distribution : {Distribution::kMixture, Distribution::kNormal}) {
+    for (uint64_t member = 0; member < kMixtureMembers; ++member) {
+      INFO(DistributionName(distribution) << ", member " << member);
+      const bool is_same = DrawShifted(150, 1000, member, kCount, distribution) ==
+                           DrawShifted(0, 1000, member, kCount, distribution);
+      CHECK(is_same == (member != kLastMember));
+    }
+  }
+  const std::vector<float> unit =
+      DrawShifted(150, 1000, kLastMember, kCount, Distribution::kMixture, InputMode::kKernelBench);
+  CHECK(MomentsOf(unit).smallest >= 0);
+  CHECK(MomentsOf(unit).largest < 1);
+}
+
 TEST_CASE("each of four successive pairs has another member of the mixture, in changing orders") {
   SecretRandom random;
   MixtureOrder order;

@@ -2,6 +2,7 @@
 Ends with 77 (skipped) where this Python has no torch."""
 
 import ast
+import collections
 import glob
 import json
 import re
@@ -125,6 +126,22 @@ class Inputs(unittest.TestCase):
         self.assertTrue(5 <= float(values.min()) < 5.1 and 7.9 < float(values.max()) <= 8)
         self.assertGreater(float(self.draw(distribution="positive").min()), 0)
         self.assertEqual(set(self.draw(distribution="signs").tolist()), {-1, 1})
+
+    def test_shifted_rows(self):
+        each = spec([600, 100], row_shift=150.0)
+        tensor = torch.empty(each["shape"])
+        for member in range(len(torch_compile.MIXTURE)):
+            torch_compile.draw(torch, tensor, each, member)
+            rows = collections.Counter((tensor.mean(1) / 150).round().int().tolist())
+            if member < len(torch_compile.MIXTURE) - 1:
+                self.assertEqual(set(rows), {0})
+            else:
+                self.assertEqual(set(rows), {-1, 0, 1})
+                self.assertGreater(min(rows.values()), 140)
+        line = torch.empty(1000)
+        for _ in range(20):
+            torch_compile.draw(torch, line, spec([1000], row_shift=150.0), len(torch_compile.MIXTURE) - 1)
+            self.assertLess(float(line.std()), 10)
 
     def test_other_types(self):
         whole = self.draw(dtype="int64", distribution="uniform01", scale=10.0)

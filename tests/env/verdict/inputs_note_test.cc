@@ -20,6 +20,15 @@ TEST_CASE("a note on the inputs of an incorrect call: its member, and those befo
   CHECK(note(-1, 0).empty());
 }
 
+TEST_CASE("a note on the inputs says whether rows were shifted") {
+  Problem problem = testing::ReluProblem();
+  problem.inputs[0].row_shift = 150;
+  const SizedProblem sized = AtSize(problem, "small");
+  const auto note = [&](int member) { return InputsNote(sized, InputMode::kDefault, member); };
+  CHECK(note(3) == "; of the mixture, the inputs of this call were bell-shaped times 8, with shifted rows");
+  CHECK(note(2).ends_with("heavy-tailed"));
+}
+
 TEST_CASE("without a mixture there is no note on the inputs") {
   Problem problem = testing::ReluProblem();
   CHECK(InputsNote(AtSize(problem, "small"), InputMode::kKernelBench, 2).empty());
