@@ -41,7 +41,6 @@ constexpr double kStopTimeout_s = 5;
 constexpr double kStopPoll_us = 300, kStopRepeat_us = 2000;
 constexpr double kCpuClockRests_us = 60, kCpuClockTimeout_us = 20000;
 constexpr double kMostSpin_us = 20000;
-constexpr size_t kMostOtherMappings = 4000;  // beside those of the slots; Python with torch has some thousand
 
 // Without sleeping: to be woken up takes tens of microseconds, now more and now less. Whether the word has another value.
 bool SpinWhile(const std::atomic<uint32_t>& word, uint32_t value, double at_most_us) {
@@ -127,10 +126,8 @@ WaitingProcess BatchProcess::Start(const std::vector<std::string>& argv,
 
 BatchProcess::BatchProcess(WaitingProcess waiting, const RunnerLoad& load, int inputs_fd, int outputs_fd,
                            int library_fd)
-    : waiting_(std::move(waiting)),
-      most_mappings_(kMostOtherMappings +
-                     (load.arguments.empty() ? size_t{4096}
-                                             : 2 * load.arguments.size() * static_cast<size_t>(load.slots))) {
+    : waiting_(std::move(waiting)) {
+  most_mappings_ += 2 * load.arguments.size() * static_cast<size_t>(load.slots);
   const int descriptors[kLoadDescriptors] = {waiting_.page_fd.get(), inputs_fd, outputs_fd, library_fd,
                                              waiting_.log.get()};
   SendLoad(waiting_.socket.get(), load, descriptors);

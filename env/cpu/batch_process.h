@@ -143,7 +143,8 @@ class BatchProcess {
 
   WaitingProcess waiting_;
   std::map<uint16_t, Places> places_;
-  size_t most_mappings_ = 0;  // that TouchedInputs reads
+  // That TouchedInputs reads, beside those of the slots; Python with torch has some hundred.
+  size_t most_mappings_ = 8000;
   bool loading_ = false;
   uint32_t generation_ = 0;
 };

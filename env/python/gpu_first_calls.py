@@ -21,6 +21,7 @@ MOST_CACHE_FILES = 10000
 MOST_KERNELS = 200
 EXAMINED_CALLS = 5
 SLOW_CALL_S = 0.1  # of such calls one is examined
+FLUSHED_BYTES = 128 << 20
 
 
 def examine(worker, device, bundle, result):
@@ -58,6 +59,8 @@ def profiled(device, calls, slots):
         return {"calls": len(slots), "kernels": [], "device_us": None, "least_us": None}
     times_us, by_name = [], {}
     for slot in slots:  # one after another: on streams of their own they would run at once
+        forget_inputs(device)
+
         def work():
             calls.run([slot])
             calls.check()
@@ -73,6 +76,15 @@ def profiled(device, calls, slots):
     return {"calls": len(slots), "kernels": [[name[:400], us] for name, us in kernels],
             "device_us": sum(times_us) / len(slots) if kernels else None,
             "least_us": min(times_us) if kernels else None}
+
+
+def forget_inputs(device):
+    """As in a batch, where the inputs of a call are no longer in a cache."""
+    try:
+        torch.empty(FLUSHED_BYTES, dtype=torch.uint8, device=device.name).zero_()
+    except torch.cuda.OutOfMemoryError:
+        pass
+    device.synchronize()
 
 
 def packed_caches():
