@@ -60,8 +60,6 @@ bool Audit::DoMarksWork() {
   const bool are_gone = BatchProcess::HasMarks() && process_.ForgetTouched();
   marks_s_ = SecondsSince(start);
   if (!are_gone) return false;
-  // A mark that stays is a suspicion at first: only its audits look whether all are gone.
-  if (!others_.are_removed) return true;
   const auto parts = process_.TouchedInputs();
   return !parts ||
          std::none_of(parts->begin(), parts->end(), [](const auto& part) { return part.marked > 0; });
