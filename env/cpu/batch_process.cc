@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <thread>
 
@@ -52,16 +53,39 @@ bool SpinWhile(const std::atomic<uint32_t>& word, uint32_t value, double at_most
   return true;
 }
 
-// Of mappings of this process whose file has the name.
-int64_t MarkedBytes(const std::string& name) {
-  std::ifstream maps("/proc/self/smaps");
-  int64_t bytes = 0;
+// A mapping of memory that Kevin has made, by /proc/PID/smaps.
+struct NamedMapping {
+  std::string name;  // "kevin-inputs"
+  int64_t offset = 0, bytes = 0, resident = 0, marked = 0;
+};
+
+// nullopt: none is shown, or there are more mappings than `most`, others included.
+std::optional<std::vector<NamedMapping>> MappingsOf(pid_t pid, size_t most) {
+  static constexpr const char* kName = "/memfd:kevin-";
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/smaps");
+  std::vector<NamedMapping> mappings;
   bool is_named = false;
+  size_t count = 0;
   for (std::string line; std::getline(maps, line);) {
-    if (!(line[0] >= 'A' && line[0] <= 'Z')) is_named = line.find(name) != std::string::npos;
-    if (is_named && line.rfind("Referenced:", 0) == 0) bytes += std::atoll(line.c_str() + 11) * 1024;
+    const bool is_field = line[0] >= 'A' && line[0] <= 'Z';  // "Rss:  4 kB", after a line with addresses
+    if (!is_field) {
+      if (++count > most) return std::nullopt;
+      unsigned long begin = 0, end = 0, offset = 0;
+      const size_t name = line.find(kName);
+      is_named = name != std::string::npos &&
+                 std::sscanf(line.c_str(), "%lx-%lx %*s %lx", &begin, &end, &offset) == 3;
+      if (is_named)
+        mappings.push_back(
+            {line.substr(name + 7), static_cast<int64_t>(offset), static_cast<int64_t>(end - begin)});
+    } else if (is_named) {
+      const size_t colon = line.find(':');
+      const int64_t bytes = std::atoll(line.c_str() + colon + 1) * 1024;
+      if (line.compare(0, colon, "Rss") == 0) mappings.back().resident = bytes;
+      if (line.compare(0, colon, "Referenced") == 0) mappings.back().marked = bytes;
+    }
   }
-  return bytes;
+  if (count == 0) return std::nullopt;
+  return mappings;
 }
 
 // Of a process whose main thread has ended, while others run, the kernel shows neither mappings nor marks.
@@ -316,30 +340,15 @@ std::optional<ProcessEnd> BatchProcess::Publish(double timeout_s) {
 }
 
 std::optional<std::vector<BatchProcess::TouchedPart>> BatchProcess::TouchedInputs() const {
-  std::ifstream maps("/proc/" + std::to_string(waiting_.process.pid()) + "/smaps");
+  const auto mappings = MappingsOf(pid(), most_mappings_);
+  if (!mappings) return std::nullopt;
   std::vector<TouchedPart> parts;
-  bool is_inputs = false;
-  size_t mappings = 0;
-  for (std::string line; std::getline(maps, line);) {
-    const bool is_field = line[0] >= 'A' && line[0] <= 'Z';  // "Rss:  4 kB", after a line with addresses
-    if (!is_field) {
-      if (++mappings > most_mappings_) return std::nullopt;
-      const bool is_output = line.find("/memfd:kevin-outputs") != std::string::npos;
-      is_inputs = is_output || line.find("/memfd:kevin-inputs") != std::string::npos;
-      unsigned long begin = 0, end = 0, offset = 0;
-      is_inputs &= std::sscanf(line.c_str(), "%lx-%lx %*s %lx", &begin, &end, &offset) == 3;
-      if (is_inputs)
-        parts.push_back({static_cast<int64_t>(offset), static_cast<int64_t>(end - begin),
-                         static_cast<int64_t>(end - begin), 0, is_output});
-    } else if (is_inputs) {
-      const size_t colon = line.find(':');
-      const int64_t bytes = std::atoll(line.c_str() + colon + 1) * 1024;
-      if (line.compare(0, colon, "Rss") == 0) parts.back().touched -= bytes;
-      if (line.compare(0, colon, "Referenced") == 0)
-        parts.back().marked = bytes, parts.back().touched += bytes;
-    }
+  for (const NamedMapping& mapping : *mappings) {
+    const bool is_output = mapping.name.starts_with("kevin-outputs");
+    if (!is_output && !mapping.name.starts_with("kevin-inputs")) continue;
+    parts.push_back({mapping.offset, mapping.bytes, mapping.bytes - mapping.resident + mapping.marked,
+                     mapping.marked, is_output});
   }
-  if (mappings == 0) return std::nullopt;
   return parts;
 }
 
@@ -347,10 +356,15 @@ bool BatchProcess::HasMarks() {
   static const bool kHas = [] {
     constexpr size_t kBytes = 1 << 20;
     const Fd fd = CreateSharedFile("kevin-marks", kBytes);
-    Mapping memory(fd.get(), kBytes, Access::kReadWrite, true);
+    const Mapping memory(fd.get(), kBytes, Access::kReadWrite, true);
     std::memset(memory.data(), 1, kBytes);
-    return MarkedBytes("/memfd:kevin-marks") > 0 && ForgetTouchedBy(getpid()) &&
-           MarkedBytes("/memfd:kevin-marks") == 0;
+    const auto is_marked = [] {
+      const auto mappings = MappingsOf(getpid(), std::numeric_limits<size_t>::max());
+      return mappings && std::any_of(mappings->begin(), mappings->end(), [](const NamedMapping& mapping) {
+               return mapping.name.starts_with("kevin-marks") && mapping.marked > 0;
+             });
+    };
+    return is_marked() && ForgetTouchedBy(getpid()) && !is_marked();
   }();
   return kHas;
 }

@@ -122,10 +122,10 @@ void SharedEvaluator::AwaitTurn(const std::string& session, const std::atomic<bo
   busy_ = true;
 }
 
-void SharedEvaluator::EndTurn(std::vector<std::string> resident) {
+void SharedEvaluator::EndTurn() {
   const std::lock_guard lock(mutex_);
   busy_ = false;
-  resident_ = std::move(resident);
+  resident_ = evaluator_ ? evaluator_->resident() : std::vector<std::string>();
   changed_.notify_all();
 }
 
@@ -144,11 +144,11 @@ std::optional<nlohmann::json> SharedEvaluator::Ask(
       result = evaluator_->Ask(request, on_phase, stop);
     }
     if (!result) evaluator_.reset();
-    EndTurn(evaluator_ ? evaluator_->resident() : std::vector<std::string>());
+    EndTurn();
     return result;
   } catch (...) {
     evaluator_.reset();
-    EndTurn({});
+    EndTurn();
     throw;
   }
 }
@@ -156,7 +156,7 @@ std::optional<nlohmann::json> SharedEvaluator::Ask(
 void SharedEvaluator::TellIfStarted(const nlohmann::json& request) {
   AwaitTurn("", nullptr);
   const bool is_started = evaluator_ != nullptr;
-  EndTurn(resident_);
+  EndTurn();
   double wait_s = 0;
   if (is_started) AskOrThrow(request, {}, nullptr, &wait_s);
 }
@@ -180,7 +180,7 @@ void SharedEvaluator::GetReady(const nlohmann::json& request, const std::atomic<
   } catch (const std::exception&) {
     evaluator_.reset();
   }
-  EndTurn(evaluator_ ? evaluator_->resident() : std::vector<std::string>());
+  EndTurn();
 }
 
 nlohmann::json SharedEvaluator::AskOrThrow(const nlohmann::json& request,

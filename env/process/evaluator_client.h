@@ -106,7 +106,7 @@ class SharedEvaluator {
  private:
   static constexpr std::chrono::milliseconds kPatience{60'000};
   void AwaitTurn(const std::string& session, const std::atomic<bool>* stop);
-  void EndTurn(std::vector<std::string> resident);
+  void EndTurn();
 
   std::function<std::unique_ptr<EvaluatorClient>()> start_;
   std::unique_ptr<EvaluatorClient> evaluator_;  // of the thread whose turn it is
