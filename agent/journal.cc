@@ -166,25 +166,17 @@ std::optional<Winner> ConfirmWinner(const RankingFunction& ranking, const Confir
     std::vector<int> order = ranking();
     std::erase_if(order, [&](int turn) { return dropped.count(turn) > 0; });
     if (order.empty()) return std::nullopt;
-    const auto leader = confirm(order.front(), std::nullopt);
-    if (!leader) {
-      dropped.insert(order.front());
-      continue;
-    }
-    Winner best{order.front(), leader->speedup};
-    int confirmed = 1;
+    int best = order.front();
     for (size_t i = 1; i < order.size() && i < kMaxConfirmed; ++i) {
-      const auto challenger = confirm(order[i], best.turn);
+      const auto challenger = confirm(order[i], best);
       if (!challenger) {
         dropped.insert(order[i]);
-        continue;
+      } else if (challenger->against && challenger->against->value > 1) {
+        best = order[i];
       }
-      ++confirmed;
-      if (challenger->against && challenger->against->value > 1) best = {order[i], challenger->speedup};
     }
-    if (confirmed == 1) return best;
-    if (const auto again = confirm(best.turn, std::nullopt)) return Winner{best.turn, again->speedup};
-    dropped.insert(best.turn);
+    if (const auto confirmed = confirm(best, std::nullopt)) return Winner{best, confirmed->speedup};
+    dropped.insert(best);
   }
 }
 

@@ -59,11 +59,11 @@ using RankingFunction = std::function<std::vector<int>()>;  // agent/ranking.h
 
 inline constexpr size_t kMaxConfirmed = 3;
 
-// Chooses the winner of an episode. The leader is measured again: only that gives the speed-up, because what was chosen
-// by a measurement is biased upwards by it. Turns that are not distinguishable from the leader and may be faster are
-// measured again too, against the best so far in the same pairs, up to kMaxConfirmed turns in all; the faster one is
-// the best. The best of several is measured once more, because these measurements chose it. A turn that is no longer
-// correct drops out, and `ranking` is asked again. nullopt: no turn was still correct. Pure but for its arguments.
+// Chooses the winner of an episode. Turns that are not distinguishable from the leader and may be faster are measured
+// again, against the best so far in the same pairs, up to kMaxConfirmed turns with the leader; the faster one is the best.
+// Then the best is measured once more: only that gives the speed-up, because what was chosen by a measurement is biased
+// upwards by it. A turn that is no longer correct drops out, and `ranking` is asked again. nullopt: no turn was still
+// correct. Pure but for its arguments.
 std::optional<Winner> ConfirmWinner(const RankingFunction& ranking, const ConfirmTurn& confirm);
 
 // An episode's turns with current verdicts: a later evaluation that overrules a turn's own replaces it.

@@ -11,20 +11,27 @@
 namespace kevin {
 namespace {
 
-constexpr double kMinBetweenPauses_us = 300;
-constexpr int kMaxPauses = 8;
+// Each pause makes work ahead of a few calls worthless. Small inputs are changed quickly.
+struct PausesLimit {
+  double min_between_us;
+  int most;
+};
+constexpr PausesLimit kPauses{300, 8}, kPausesIfSmall{100, 24};
+constexpr int64_t kSmallInputs_bytes = 16 << 20;
+constexpr int kPausesWithMarks = 8;   // at which marks are read under suspicion
 constexpr int64_t kMostTouched = 16;  // one part in so many; of less than sixteen pages none
 
 }  // namespace
 
-AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random) {
+AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, SecretRandom& random) {
   const auto share = [&](double from, double to) {
     return std::uniform_real_distribution<double>(from, to)(random);
   };
   // The first pause shows how far the calls have come; further ones make work done ahead worthless again. It may come at
   // any time: where none comes, a kernel could work ahead.
-  const int most = std::clamp(static_cast<int>(usual_us / kMinBetweenPauses_us), 1,
-                              std::min(kMaxPauses, static_cast<int>(calls)));
+  const PausesLimit& limit = inputs_bytes <= kSmallInputs_bytes ? kPausesIfSmall : kPauses;
+  const int most = std::clamp(static_cast<int>(usual_us / limit.min_between_us), 1,
+                              std::min(limit.most, static_cast<int>(calls)));
   const int pauses = random() % 2 == 0 ? 1 : most;
   const double first = share(0, 1);
   AuditPlan plan;
@@ -45,7 +52,7 @@ Audit::Audit(Session& session, const BatchProcess& process, const OutputMemory& 
       final_(session, outputs, slots),
       changed_(slots.size()),
       others_(others),
-      marks_work_(DoMarksWork()),
+      marks_work_(plan.removes_marks && DoMarksWork()),
       cpu_begin_s_(process.CpuSeconds()) {}
 
 // Nobody has touched anything since the marks were removed: the processes are stopped. Last those of the audited process,
@@ -105,7 +112,8 @@ void Audit::OnPause(double ran_us) {
   const size_t returned = std::min<size_t>(process_.Returned(), slots_.size());
   const bool is_first = pauses_++ == 0, is_last = pauses_ == static_cast<int>(plan_.moments_us.size());
   // The marks of all pages take longer to read than a call runs. Who works ahead after the first pause knows of the audit.
-  if (is_first || is_last || others_.are_removed) read_ahead_ |= WasReadAhead(returned + 1);
+  if (is_first || is_last || (others_.are_removed && pauses_ <= kPausesWithMarks))
+    read_ahead_ |= WasReadAhead(returned + 1);
   if (is_first) {
     first_pause_us_ = ran_us;
     first_pause_cpu_s_ = process_.CpuSeconds();

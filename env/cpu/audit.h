@@ -18,9 +18,12 @@ struct AuditPlan {
   std::vector<double> moments_us;
   bool redraws = false;  // at the first pause: inputs are drawn anew; else one element in 256 changes
   bool changes = true;   // false: the same pauses, but inputs stay
+  // Before the batch. A kernel can feel that they are gone, because first accesses to its own pages take longer then; so
+  // there are audits of both kinds.
+  bool removes_marks = true;
 };
-// `usual_us`: of a timed batch of as many calls.
-AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random);
+// `usual_us`: of a timed batch of as many calls. `inputs_bytes`: of all slots; where they are few there are more pauses.
+AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, SecretRandom& random);
 
 // One audited batch: unannounced, and like a timed batch until its first pause. A candidate can find out how
 // long a batch is and where its buffers lie, and it can forge every count in the shared control page. While
@@ -33,7 +36,8 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, SecretRandom& random);
 //   - inputs of calls that have not begun are changed, at random places or all of them. A call that does not
 //     answer its inputs as they are now has worked ahead. One that notices and computes again takes longer
 //     than without changes (AuditedPace).
-//   - inputs of calls that have not begun may not have been read, by the marks in the page table of the process.
+//   - inputs of calls that have not begun may not have been read, by the marks in the page table of the process where they
+//     were removed before.
 //     Whoever else maps the inputs has no marks either while a batch runs that may refuse the kernel (OtherMarks):
 //     theirs would become its own when the kernel's memory management ages a page.
 //     This needs no clock: a kernel that is only a few calls ahead loses little when it computes again. Each input of
@@ -50,7 +54,7 @@ class Audit {
     const BatchProcess* start = nullptr;
   };
 
-  // Removes the marks of `process`.
+  // Removes the marks of `process` where the plan says so.
   Audit(Session& session, const BatchProcess& process, const OutputMemory& outputs,
         std::span<const uint16_t> slots, const AuditPlan& plan, OtherMarks others);
 

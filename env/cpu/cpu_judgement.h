@@ -106,10 +106,11 @@ class CpuJudgement {
   CheckResult verified_;
   SequentialVerdicts verdicts_;
   Pace pace_;
-  bool is_suspected_ = false;     // of working ahead
-  int audits_ = 0;                // since the suspicion
-  double marks_s_ = 0;            // that the latest audit took before its batch
-  std::vector<double> timed_us_;  // per call of the candidate, of the last timed rounds
+  bool is_suspected_ = false;       // of working ahead
+  int audits_ = 0;                  // since the suspicion
+  double marks_s_ = 0;              // that the latest removal of marks took before a batch
+  bool has_removed_marks_ = false;  // since all slots were visited
+  std::vector<double> timed_us_;    // per call of the candidate, of the last timed rounds
   int disturbed_processes_ = 0;
   double candidate_s_ = 0;  // all batches of the candidate
   MixtureOrder members_;    // of pairs

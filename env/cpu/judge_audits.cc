@@ -2,6 +2,7 @@
 #include <cmath>
 #include <random>
 #include <tuple>
+#include <utility>
 
 #include "env/cpu/cpu_judgement.h"
 #include "env/cpu/peak.h"
@@ -13,6 +14,7 @@ namespace {
 // That an audit comes next, before each round and after each audit. Under suspicion as many audits as rounds, mixed with
 // them at random: a kernel that is honest while it is audited is honest in times that count, too.
 constexpr double kAuditShare = 0.15, kAuditShareIfSuspicious = 0.5;
+constexpr double kMarksShare = 0.5;  // of audits: those that remove marks, without a suspicion
 constexpr double kQuietShare =
     0.05;  // of a window: how long threads of the reference may wait for a processor
 
@@ -23,24 +25,29 @@ bool CpuJudgement::AuditRound(const Processes& processes) {
   const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
   if (calls < 2) return false;
   const double usual_us = (timed_us_.empty() ? candidate_us_ : Median(timed_us_)) * calls;
-  AuditPlan plan = DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.random());
+  AuditPlan plan =
+      DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.layout().inputs_bytes, session_.random());
+  std::bernoulli_distribution is_for_marks(is_suspected_ ? Pace::kMarksShareIfSuspicious : kMarksShare);
+  plan.removes_marks = BatchProcess::HasMarks() && is_for_marks(session_.random());
   plan.changes = session_.random()() % 2 == 0;
   const AuditedBatch first = AuditBatch(processes, calls, plan);
   plan.changes = !plan.changes;
   const AuditedBatch second = AuditBatch(processes, calls, plan);
   const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
-  pace_.AddMarks(changed.read_ahead || same.read_ahead);
-  if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
-  if (is_suspected_) VisitAllSlotsOfReference();
+  if (plan.removes_marks) {
+    pace_.AddMarks(changed.read_ahead || same.read_ahead);
+  } else if (changed.happened && same.happened) {
+    pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
+  }
+  has_removed_marks_ |= plan.removes_marks;
+  if (is_suspected_ && plan.removes_marks) VisitAllSlotsOfReference();
   return true;
 }
 
 void CpuJudgement::AuditNowAndThen(const Processes& processes) {
   std::bernoulli_distribution comes_next(is_suspected_ ? kAuditShareIfSuspicious : kAuditShare);
-  while (comes_next(session_.random()) && AuditRound(processes)) {
-    ++audits_;
-    VisitAllSlots(processes);
-  }
+  while (comes_next(session_.random()) && AuditRound(processes)) ++audits_;
+  if (std::exchange(has_removed_marks_, false)) VisitAllSlots(processes);
 }
 
 // An audit removes the marks of accesses from every page of its process, and where it may refuse the kernel from those of all
@@ -74,9 +81,10 @@ CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(const Processes& processes, 
     FlushCaches(session_.options().threads);
     reference_us += RunReference(slots);
   }
+  if (!plan.removes_marks) StopAsLongAsForAudit();
   Audit audit(session_, process.process(), process.outputs(), slots, plan,
               {is_suspected_, processes.start ? &processes.start->process() : nullptr});
-  marks_s_ = audit.MarksSeconds();
+  if (plan.removes_marks) marks_s_ = audit.MarksSeconds();
   FlushCaches(session_.options().threads);
   RunCandidate(process, slots, "measure", audit.Pauses());
   audit.AfterBatch();

@@ -10,8 +10,12 @@
 namespace kevin {
 namespace {
 
+constexpr double kIfFew = 4;     // times the limit, where the scatter is unknown
+constexpr double kChance = 2.5;  // standard errors
+
 struct MeanBound {
   double mean = 0, low = -1e300;  // low: 99.5 % bound below the mean
+  double standard_error = 0;      // 0: one value
 };
 
 MeanBound BoundOf(const std::vector<double>& values) {
@@ -22,7 +26,8 @@ MeanBound BoundOf(const std::vector<double>& values) {
   if (values.size() < 2) return bound;
   double squares = 0;
   for (const double value : values) squares += (value - bound.mean) * (value - bound.mean);
-  bound.low = bound.mean - StudentQuantile99(count - 1) * std::sqrt(squares / (count - 1) / count);
+  bound.standard_error = std::sqrt(squares / (count - 1) / count);
+  bound.low = bound.mean - StudentQuantile99(count - 1) * bound.standard_error;
   return bound;
 }
 
@@ -34,7 +39,10 @@ void Pace::Add(const AuditedPace& audit) {
 }
 
 bool Pace::IsSuspicious() const {
-  return read_ahead_ > 0 || BoundOf(lags_).mean > kMaxLag / 2 || BoundOf(excesses_).mean > kMaxExcess / 2;
+  if (read_ahead_ > 0 || BoundOf(lags_).mean > kMaxLag / 2) return true;
+  const MeanBound excess = BoundOf(excesses_);
+  if (!HasEnough()) return excess.mean > kIfFew * kMaxExcess;
+  return excess.mean > kMaxExcess && excess.mean > kChance * excess.standard_error;
 }
 
 std::string Pace::Refusal() const {
@@ -49,7 +57,7 @@ std::string Pace::Refusal() const {
         "worked ahead: returned calls lag behind the time that has passed by {:.0f} % of a batch on average",
         100 * lag.mean);
   }
-  if (read_ahead_ > kMaxReadAhead && read_ahead_ * kAuditsIfSuspicious > kMaxReadAhead * marks_) {
+  if (read_ahead_ > kMaxReadAhead && read_ahead_ * kReadAheadOf > kMaxReadAhead * marks_) {
     return fmt::format(
         "worked ahead: inputs of calls that had not begun had been read when a batch was paused, in {} of {} audits",
         read_ahead_, marks_);

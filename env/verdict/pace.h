@@ -17,27 +17,34 @@ struct AuditedPace {
 
 // The judgement on all audits of an evaluation. A single audit proves nothing: other programs, or a first call
 // with cold caches, delay a correct kernel too. Both figures are refused on their mean, where Student's
-// 99.5 % bound below it exceeds the limit. Reading ahead is counted. Pure arithmetic.
+// 99.5 % bound below it exceeds the limit. Reading ahead is counted, in audits of its own: removing the marks delays a
+// batch, which a kernel can feel, so that their times tell nothing. Pure arithmetic.
 class Pace {
  public:
   static constexpr double kMaxLag = 0.2;
   static constexpr double kMaxExcess = 0.15;
-  // A suspicion is no proof: it is put to as many new audits, which alone decide.
-  static constexpr int kAuditsIfSuspicious = 16;
-  // Of these, and as large a part of more: single marks may have a cause outside of the kernel, which is seen in most audits
-  // if it works ahead.
-  static constexpr int kMaxReadAhead = 2;
+  // A suspicion is no proof: it is put to new audits, which alone decide.
+  static constexpr int kAuditsIfSuspicious = 28;
+  static constexpr double kMarksShareIfSuspicious = 4.0 / 7;  // of them: audits for marks
+  // Of 16 audits for marks, and as large a part of more: single marks may have a cause outside of the kernel, which is seen
+  // in most audits if it works ahead.
+  static constexpr int kMaxReadAhead = 2, kReadAheadOf = 16;
 
   void Add(const AuditedPace& audit);
   // Whether in an audit, at a pause, inputs of calls that had not begun had been read. Not by guesses of the processor:
   // much of a tensor.
   void AddMarks(bool read_ahead) { ++marks_, read_ahead_ += read_ahead; }
-  // A mean exceeds half of its limit, or an audit found that inputs were read ahead.
+  // The mean lag exceeds half of its limit, the mean excess its limit by more than chance explains (an audit of a correct
+  // kernel scatters by 0.15 on a quiet virtual machine), or an audit found that inputs were read ahead.
   bool IsSuspicious() const;
+  // Whether it is known how far lag and excess scatter.
+  bool HasEnough() const { return lags_.size() >= kLeastAudits; }
   // Empty, or why the kernel is refused.
   std::string Refusal() const;
 
  private:
+  static constexpr size_t kLeastAudits = 3;
+
   std::vector<double> lags_, excesses_;
   int marks_ = 0, read_ahead_ = 0;  // audits
 };

@@ -45,7 +45,7 @@ void AddOptions(CLI::App* app, Options* options) {
          "Texts of each problem or kind, measurements of each kernel time (default: 20, 20, 100; python: 100)")
       ->check(CLI::PositiveNumber);
   app->add_option("--at", options->at, "clock: one kernel time only")
-      ->check(CLI::IsMember({"5us", "50us", "1ms"}));
+      ->check(CLI::IsMember({"5us", "50us", "1ms", "4ms"}));
   app->add_option("--seconds", options->seconds,
                   "throughput: how long (30 s); prepare: start no further problem after this time (no limit)")
       ->check(CLI::PositiveNumber);

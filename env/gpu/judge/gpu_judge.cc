@@ -31,7 +31,7 @@ constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80;
 // the mixture.
 constexpr double kVeryLong_us = 3000, kLongest_us = 10000;
 constexpr int kRoundsIfVeryLong = kMixtureMembers;
-constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 2;
+constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 1.5;
 constexpr size_t kScreenCallsWhenLong = 3, kScreenCallsIfSlow = 2;
 constexpr int kQuietTries = 3;
 constexpr const char* kKeepsGlobals =

@@ -194,6 +194,7 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
                                    {"quarter_ahead", "one_row", "one_row"},
                                    {"main_thread_ends", "one_row", "one_row"},
                                    {"feels_marks_removed", "one_row", "one_row"},
+                                   {"feels_removed_marks_by_its_pages", "one_row", "one_row"},
                                    {"eighth_ahead", "one_row", "one_row"},
                                    {"overflowing_rows", "overflowing_rows", "cosh"}};
   // On a busy machine too few pauses may fall into a batch, and then there is no gain either.

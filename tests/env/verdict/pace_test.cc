@@ -33,13 +33,16 @@ AuditedPace InTurns(const Batch& batch, std::mt19937_64& random) {
   return {passed - (returned + 0.5) / batch.calls, batch.noise * normal(random)};
 }
 
+constexpr int kAuditsForPace =
+    static_cast<int>((1 - Pace::kMarksShareIfSuspicious) * Pace::kAuditsIfSuspicious);
+
 template <typename Draw>
 bool IsRefused(int audits, const Draw& draw) {
   Pace pace;
   for (int i = 0; i < audits; ++i) pace.Add(draw());
   if (!pace.IsSuspicious()) return false;
   pace = {};
-  for (int i = 0; i < Pace::kAuditsIfSuspicious; ++i) pace.Add(draw());
+  for (int i = 0; i < kAuditsForPace; ++i) pace.Add(draw());
   return !pace.Refusal().empty();
 }
 
@@ -105,7 +108,7 @@ TEST_CASE("of more audits reading ahead is refused from the same part on") {
   constexpr int kMarked = 2 * Pace::kMaxReadAhead;
   for (const int more : {0, 1}) {
     Pace pace;
-    for (int audit = 0; audit < 2 * Pace::kAuditsIfSuspicious; ++audit) pace.AddMarks(audit < kMarked + more);
+    for (int audit = 0; audit < 2 * Pace::kReadAheadOf; ++audit) pace.AddMarks(audit < kMarked + more);
     CHECK(pace.Refusal().empty() == (more == 0));
     CHECK((more == 0 || pace.Refusal().find("in 5 of 32 audits") != std::string::npos));
   }
