@@ -79,7 +79,10 @@ class CpuJudgement {
     double ran_us = 0, lag = 0;
     bool happened = false, read_ahead = false;
   };
-  bool AuditRound(const Processes& processes);  // false: batches of one call need no audit
+  // `marks_share`: how often it is an audit for marks. False: batches of one call need no audit.
+  bool AuditRound(const Processes& processes, double marks_share);
+  bool AuditRound(const Processes& processes);
+  void LookAgain();
   void VisitAllSlots(const Processes& processes);
   void VisitAllSlotsOfReference();
   void AuditNowAndThen(const Processes& processes);

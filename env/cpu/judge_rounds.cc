@@ -192,7 +192,7 @@ void CpuJudgement::Sequential(Processes processes) {
   for (;;) {
     plan.begin = Clock::now();
     verdicts_ = RunSequentialTest(plan, round, start_process);
-    AuditRound(processes);
+    AuditRound(processes, 0);
     is_disturbed |= IsDisturbed(*processes.candidate);
     if (!is_disturbed) return;
     std::erase_if(result_.samples, [](const Sample& sample) { return sample.phase == "sequential"; });
@@ -218,9 +218,10 @@ std::vector<RoundTimes> CpuJudgement::FixedRounds(const Processes& processes, in
     AuditNowAndThen(processes);
     times.push_back(TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
   }
-  AuditRound(processes);  // an audited process is never safe from a further audit
+  // An audited process is never safe from a further audit.
+  is_suspected_ ? AuditRound(processes) : AuditRound(processes, 1);
   const bool is_last = process == request_.plan.processes;
-  for (int more = 0; is_last && more < kMoreAudits && !pace_.HasEnough(); ++more) AuditRound(processes);
+  for (int more = 0; is_last && more < kMoreAudits && !pace_.HasEnough(); ++more) AuditRound(processes, 0);
   return times;
 }
 
@@ -250,6 +251,7 @@ void CpuJudgement::Fixed() {
                  static_cast<int>(plan.most_rounds * factor));
   const size_t samples = result_.samples.size();
   std::vector<std::vector<RoundTimes>> rounds = FixedProcesses(rounds_each);
+  LookAgain();
   if (BeginsSuspicion()) {
     result_.samples.resize(samples);
     rounds = FixedProcesses(rounds_each);

@@ -89,7 +89,6 @@ TEST_CASE("confirmation can change the winner, and only confirmations are report
   f.environment.then["// measured 1.505"] = {"// measured 1.52", "// measured 1.46"};
   const EpisodeRecord episode = f.Run({FakeReply("measured 1.5"), FakeReply("measured 1.505")});
   CHECK(f.environment.calls == std::vector<std::string>{"// measured 1.5", "// measured 1.505 beside 1.5",
-                                                        "// measured 1.5 (confirm)",
                                                         "// measured 1.505 (confirm) beside 1.5",
                                                         "// measured 1.505 (confirm)"});
   CHECK(episode.best_turn == 2);

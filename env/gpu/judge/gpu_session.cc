@@ -21,7 +21,8 @@ constexpr int kProbeBlocks = 640, kProbesAtOnce = 16;
 constexpr size_t kMostProbes = 96;
 // Twice the standard error of a runner's offset may be that share of a tenth of eager's time.
 constexpr double kOffsetShare = 0.001;
-constexpr size_t kSpares = 2;
+// Several contexts are made in little more time than one; a confirmation in pairs takes two.
+constexpr size_t kSpares = 4, kFewSpares = 2;
 // Of all sessions: of the sixteen latest a candidate's, and that of the kernel it is compared with.
 constexpr size_t kMostIdle = 32;
 constexpr int kWarmRuns = 2;
@@ -281,6 +282,7 @@ void GpuSession::StartSpares() {
   if (options_.for_python) return;
   auto& clients = options_.spares->clients;
   const RunnerOptions runner{options_.runner_path, options_.device, options_.namespaces};
+  if (clients.size() >= kFewSpares) return;
   while (clients.size() < kSpares) clients.push_back(std::make_unique<RunnerClient>(runner));
 }
 

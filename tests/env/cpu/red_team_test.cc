@@ -202,6 +202,7 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
                                                  "compares_groups_of_four",
                                                  "counts_continues",
                                                  "feels_pauses",
+                                                 "feels_removed_marks_by_its_pages",
                                                  "reads_through_second_mapping",
                                                  "reads_through_many_mappings",
                                                  "gives_back_what_it_read",
