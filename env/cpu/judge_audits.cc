@@ -16,7 +16,7 @@ namespace {
 constexpr double kAuditShare = 0.15, kAuditShareIfSuspicious = 0.5;
 // Of audits before a round: those that remove marks, without a suspicion. One more is at the end of each process.
 constexpr double kMarksShare = 0.25;
-constexpr int kMostAuditsOfAnotherLook = 16;
+constexpr int kMostAuditsOfAnotherLook = 24;
 constexpr double kQuietShare =
     0.05;  // of a window: how long threads of the reference may wait for a processor
 
@@ -57,7 +57,7 @@ void CpuJudgement::LookAgain() {
   const Processes processes = StartWarm(false);
   for (int audits = 0; audits < kMostAuditsOfAnotherLook && pace_.NeedsAnotherLook(); ++audits) {
     if (session_.random()() % 2 == 0) TimedRound(processes.All(), 0, -1, "audit");
-    if (!AuditRound(processes)) break;
+    if (!AuditRound(processes, 0.5)) break;
     if (std::exchange(has_removed_marks_, false)) VisitAllSlots(processes);
   }
   result_.samples.resize(samples);

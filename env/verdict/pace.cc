@@ -38,11 +38,18 @@ void Pace::Add(const AuditedPace& audit) {
   excesses_.push_back(audit.excess);
 }
 
+bool Pace::HasReadAhead() const { return read_ahead_ * static_cast<int>(kAuditsOfAnotherLook) > marks_; }
+
 bool Pace::IsSuspicious() const {
-  if (read_ahead_ > 0 || BoundOf(lags_).mean > kMaxLag / 2) return true;
+  if (HasReadAhead() || BoundOf(lags_).mean > kMaxLag / 2) return true;
   const MeanBound excess = BoundOf(excesses_);
   if (!HasEnough()) return excess.mean > kIfFew * kMaxExcess;
   return excess.mean > kMaxExcess && excess.mean > kChance * excess.standard_error;
+}
+
+bool Pace::NeedsAnotherLook() const {
+  if (read_ahead_ > 1 || !IsSuspicious()) return false;
+  return (HasReadAhead() ? static_cast<size_t>(marks_) : lags_.size()) < kAuditsOfAnotherLook;
 }
 
 std::string Pace::Refusal() const {

@@ -35,19 +35,19 @@ class Pace {
   // much of a tensor.
   void AddMarks(bool read_ahead) { ++marks_, read_ahead_ += read_ahead; }
   // The mean lag exceeds half of its limit, the mean excess its limit by more than chance explains (an audit of a correct
-  // kernel scatters by 0.15 on a quiet virtual machine), or an audit found that inputs were read ahead.
+  // kernel scatters by 0.15 on a quiet virtual machine), or an audit in eight or more found that inputs were read ahead.
   bool IsSuspicious() const;
   // Whether it is known how far lag and excess scatter. Where they are suspicious more are needed, so that few readings
   // that are high by chance cost a correct kernel no second measurement.
   bool HasEnough() const { return lags_.size() >= kLeastAudits; }
-  bool NeedsAnotherLook() const {
-    return read_ahead_ == 0 && lags_.size() < kAuditsOfAnotherLook && IsSuspicious();
-  }
+  bool NeedsAnotherLook() const;
   // Empty, or why the kernel is refused.
   std::string Refusal() const;
 
  private:
   static constexpr size_t kLeastAudits = 3, kAuditsOfAnotherLook = 8;
+
+  bool HasReadAhead() const;
 
   std::vector<double> lags_, excesses_;
   int marks_ = 0, read_ahead_ = 0;  // audits

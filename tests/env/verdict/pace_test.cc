@@ -104,6 +104,23 @@ TEST_CASE("reading ahead is refused where it is found again") {
   CHECK(pace.Refusal().find("worked ahead: inputs of calls") == 0);
 }
 
+TEST_CASE("a single mark or few high readings call for another look") {
+  Pace pace;
+  pace.AddMarks(true);
+  CHECK((pace.IsSuspicious() && pace.NeedsAnotherLook()));
+  for (int audit = 1; audit < 8; ++audit) pace.AddMarks(false);
+  CHECK_FALSE((pace.IsSuspicious() || pace.NeedsAnotherLook()));
+  pace.AddMarks(true);
+  CHECK((pace.IsSuspicious() && !pace.NeedsAnotherLook()));
+  Pace late;
+  for (const double excess : {0.3, 0.35, 0.4}) late.Add({0, excess});
+  CHECK((late.HasEnough() && late.NeedsAnotherLook()));
+  Pace slow = late;
+  for (int audit = 3; audit < 8; ++audit) late.Add({0, 0}), slow.Add({0, 0.3});
+  CHECK_FALSE((late.IsSuspicious() || late.NeedsAnotherLook()));
+  CHECK((slow.IsSuspicious() && !slow.NeedsAnotherLook()));
+}
+
 TEST_CASE("of more audits reading ahead is refused from the same part on") {
   constexpr int kMarked = 2 * Pace::kMaxReadAhead;
   for (const int more : {0, 1}) {
