@@ -31,6 +31,8 @@ bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
       DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.layout().inputs_bytes, session_.random());
   std::bernoulli_distribution is_for_marks(marks_share);
   plan.removes_marks = BatchProcess::HasMarks() && is_for_marks(session_.random());
+  // Else its batches are delayed by what the audit before has removed.
+  if (!plan.removes_marks && std::exchange(has_removed_marks_, false)) VisitAllSlots(processes);
   plan.changes = session_.random()() % 2 == 0;
   const AuditedBatch first = AuditBatch(processes, calls, plan);
   plan.changes = !plan.changes;

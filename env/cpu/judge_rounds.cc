@@ -219,7 +219,7 @@ std::vector<RoundTimes> CpuJudgement::FixedRounds(const Processes& processes, in
     times.push_back(TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
   }
   // An audited process is never safe from a further audit.
-  is_suspected_ ? AuditRound(processes) : AuditRound(processes, 1);
+  AuditRound(processes, is_suspected_ ? Pace::kMarksShareIfSuspicious : 1);
   const bool is_last = process == request_.plan.processes;
   for (int more = 0; is_last && more < kMoreAudits && !pace_.HasEnough(); ++more) AuditRound(processes, 0);
   return times;
