@@ -97,8 +97,9 @@ CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(const Processes& processes, 
   Fill(slots);
   double reference_us = 0;
   const double waited_s = session_.reference_process().WaitedSeconds();
-  if (session_.random()() % 2 ==
-      0) {  // as before every other timed batch: else a long break would exclude an audit
+  // As before every other timed batch: else a long break would exclude an audit.
+  const bool runs_before = session_.random()() % 2 == 0;
+  if (runs_before) {
     FlushCaches(session_.options().threads);
     reference_us += RunReference(slots);
   }
@@ -113,9 +114,10 @@ CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(const Processes& processes, 
   if (audit.Deferred()) {
     throw Ended{Refused{"deferred work: a call that had returned had not finished its outputs"}};
   }
-  // The reference comes second here, with the inputs as they are after the changes.
-  session_.RestoreReference(slots);
-  reference_us += RunReference(slots);
+  if (!runs_before || plan.changes) {  // with the inputs as they are after the changes
+    session_.RestoreReference(slots);
+    reference_us += RunReference(slots);
+  }
   process.AddOtherWindow(reference_us);
   const double share = (session_.reference_process().WaitedSeconds() - waited_s) / (reference_us * 1e-6);
   PublishReference();
