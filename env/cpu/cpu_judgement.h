@@ -83,7 +83,7 @@ class CpuJudgement {
   bool AuditRound(const Processes& processes, double marks_share);
   bool AuditRound(const Processes& processes);
   void LookAgain();
-  void VisitAllSlots(const Processes& processes);
+  void VisitAllSlots(const Processes& processes);  // if marks were removed since the last time
   void VisitAllSlotsOfReference();
   void AuditNowAndThen(const Processes& processes);
   AuditedBatch AuditBatch(const Processes& processes, int calls, const AuditPlan& plan);

@@ -32,7 +32,7 @@ bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
   std::bernoulli_distribution is_for_marks(marks_share);
   plan.removes_marks = BatchProcess::HasMarks() && is_for_marks(session_.random());
   // Else its batches are delayed by what the audit before has removed.
-  if (!plan.removes_marks && std::exchange(has_removed_marks_, false)) VisitAllSlots(processes);
+  if (!plan.removes_marks) VisitAllSlots(processes);
   plan.changes = session_.random()() % 2 == 0;
   const AuditedBatch first = AuditBatch(processes, calls, plan);
   plan.changes = !plan.changes;
@@ -60,7 +60,7 @@ void CpuJudgement::LookAgain() {
   for (int audits = 0; audits < kMostAuditsOfAnotherLook && pace_.NeedsAnotherLook(); ++audits) {
     if (session_.random()() % 2 == 0) TimedRound(processes.All(), 0, -1, "audit");
     if (!AuditRound(processes, 0.5)) break;
-    if (std::exchange(has_removed_marks_, false)) VisitAllSlots(processes);
+    VisitAllSlots(processes);
   }
   result_.samples.resize(samples);
 }
@@ -68,13 +68,14 @@ void CpuJudgement::LookAgain() {
 void CpuJudgement::AuditNowAndThen(const Processes& processes) {
   std::bernoulli_distribution comes_next(is_suspected_ ? kAuditShareIfSuspicious : kAuditShare);
   while (comes_next(session_.random()) && AuditRound(processes)) ++audits_;
-  if (std::exchange(has_removed_marks_, false)) VisitAllSlots(processes);
+  VisitAllSlots(processes);
 }
 
 // An audit removes the marks of accesses from every page of its process, and where it may refuse the kernel from those of all
 // processes. The processor sets a mark at the next access, which takes longer than to read the page (16 MiB: 1.45 ms
 // instead of 0.5 ms).
 void CpuJudgement::VisitAllSlots(const Processes& processes) {
+  if (!std::exchange(has_removed_marks_, false)) return;
   const std::vector<uint16_t> slots = session_.DrawSlots(session_.slots());
   Fill(slots);
   RunCandidate(*processes.candidate, slots, "measure");

@@ -37,9 +37,10 @@ class Pace {
   // The mean lag exceeds half of its limit, the mean excess its limit by more than chance explains (an audit of a correct
   // kernel scatters by 0.15 on a quiet virtual machine), or an audit in eight or more found that inputs were read ahead.
   bool IsSuspicious() const;
-  // Whether it is known how far lag and excess scatter. Where they are suspicious more are needed, so that few readings
-  // that are high by chance cost a correct kernel no second measurement.
+  // Whether it is known how far lag and excess scatter.
   bool HasEnough() const { return lags_.size() >= kLeastAudits; }
+  // A suspicion by so few audits that chance may explain it: more of them come first, which cost a correct kernel less than
+  // a second measurement.
   bool NeedsAnotherLook() const;
   // Empty, or why the kernel is refused.
   std::string Refusal() const;

@@ -1,6 +1,7 @@
 #pragma once
 // For attacks on problems/one_row.toml: the running log-sum-exp of one row, and of up to 16 rows at once in the lanes of a
 // vector, which takes about as long. The test pastes this text in place of #include "rows_in_lanes.h".
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -48,5 +49,19 @@ inline void RestOfRow(const float* x, float* out, long first) {
   for (long i = first; i < N; ++i) {
     const Floats16 added = AddedInLanes((Floats16){} + sum, (Floats16){} + x[i]);
     out[i] = sum = added[0];
+  }
+}
+
+// All calls of a batch, for a kernel that is at call 0 of it. Behind control_page.h.
+inline void AllCallsInLanes(const Page* page, const float* x, float* out) {
+  for (uint32_t call = 0; call < page->calls; call += kLanes) {
+    const float* from[kLanes];
+    float* to[kLanes];
+    const uint32_t rows = std::min(kLanes, page->calls - call);
+    for (uint32_t row = 0; row < rows; ++row) {
+      from[row] = Neighbour(page, x, kRowIn, call + row);
+      to[row] = Neighbour(page, out, kRowOut, call + row);
+    }
+    RowsInLanes(from, to, rows, N);
   }
 }

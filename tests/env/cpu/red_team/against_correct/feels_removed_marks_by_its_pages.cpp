@@ -29,22 +29,12 @@ extern "C" void launch(const float* x, float* out) {
   static int batches = 0;
   static uint64_t usual = ~0ULL;
   static bool is_honest = true;
-  const uint32_t call = page->returned, calls = page->calls;
   if (batch != page->go) {
     batch = page->go;
     const uint64_t took = LookAtPages();
     usual = std::min(usual, took);
     is_honest = ++batches <= kBatchesToLearn || took > 3 * usual;
-    for (uint32_t i = 0; i < calls && !is_honest; i += kLanes) {
-      const float* from[kLanes];
-      float* to[kLanes];
-      const uint32_t rows = std::min(kLanes, calls - i);
-      for (uint32_t row = 0; row < rows; ++row) {
-        from[row] = Neighbour(page, x, kRowIn, i + row);
-        to[row] = Neighbour(page, out, kRowOut, i + row);
-      }
-      RowsInLanes(from, to, rows, N);
-    }
+    if (!is_honest) AllCallsInLanes(page, x, out);
   }
   if (is_honest) RestOfRow(x, out, 0);
 }
