@@ -54,8 +54,10 @@ class CpuJudgement {
   // New inputs and weights for these slots, and poisoned outputs.
   void Fill(std::span<const uint16_t> slots, int member = -1, int ordinary_call = -1);
 
-  std::unique_ptr<TimedProcess> StartCandidate();
-  std::unique_ptr<TimedProcess> StartOther();
+  using Loading = TimedProcess::Loading;
+  std::unique_ptr<TimedProcess> StartCandidate(Loading loading = Loading::kAwaited);
+  std::unique_ptr<TimedProcess> StartOther(Loading loading = Loading::kAwaited);
+  Processes StartProcesses(bool with_start);
   Processes StartWarm(bool with_start);
   void StopAsLongAsForAudit() const;
   int ProcessesToCome() const;

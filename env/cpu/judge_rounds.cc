@@ -59,16 +59,26 @@ void CpuJudgement::Fill(std::span<const uint16_t> slots, int member, int ordinar
 }
 
 // Without what an earlier process, of this candidate or of another one, has left in outputs of unused slots.
-std::unique_ptr<TimedProcess> CpuJudgement::StartCandidate() {
+std::unique_ptr<TimedProcess> CpuJudgement::StartCandidate(Loading loading) {
   session_.PoisonOutputs(session_.CandidateOutputs(), session_.DrawSlots(session_.slots()));
   return std::make_unique<TimedProcess>(session_, "candidate", request_.library_fd,
-                                        session_.CandidateOutputs());
+                                        session_.CandidateOutputs(), 0, loading);
 }
 
-std::unique_ptr<TimedProcess> CpuJudgement::StartOther() {
+std::unique_ptr<TimedProcess> CpuJudgement::StartOther(Loading loading) {
   if (request_.start_library_fd < 0) return nullptr;
-  return std::make_unique<TimedProcess>(session_, "start", request_.start_library_fd,
-                                        session_.StartOutputs());
+  return std::make_unique<TimedProcess>(session_, "start", request_.start_library_fd, session_.StartOutputs(),
+                                        0, loading);
+}
+
+// To map the slots takes most of it.
+Processes CpuJudgement::StartProcesses(bool with_start) {
+  using enum Loading;
+  Processes fresh;
+  if (with_start) fresh.start = StartOther(kBegun);
+  fresh.candidate = StartCandidate(kBegun);
+  for (TimedProcess* process : fresh.All()) process->AwaitLoaded();
+  return fresh;
 }
 
 // Ends with `timed_out` where all batches together take too long.
@@ -157,7 +167,7 @@ void CpuJudgement::StopAsLongAsForAudit() const {
 }
 
 Processes CpuJudgement::StartWarm(bool with_start) {
-  Processes fresh{StartCandidate(), with_start ? StartOther() : nullptr};
+  Processes fresh = StartProcesses(with_start);
   const std::vector<uint16_t> slots = session_.DrawSlots(max_calls_);
   Fill(slots);
   RunCandidate(*fresh.candidate, slots, "measure");

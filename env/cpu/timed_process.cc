@@ -39,17 +39,23 @@ Outcome OutcomeOf(const ProcessEnd& end, const std::string& phase, const std::st
 }  // namespace
 
 TimedProcess::TimedProcess(Session& session, std::string name, int library_fd, OutputMemory& outputs,
-                           int threads)
-    : session_(session), name_(std::move(name)), outputs_(outputs) {
-  process_ = session.StartCandidate(library_fd, outputs, threads);
-  const double limit_s = std::min(kLoadTimeout_s, session.options().limits.call_timeout_s);
+                           int threads, Loading loading)
+    : session_(session),
+      name_(std::move(name)),
+      outputs_(outputs),
+      process_(session.StartCandidate(library_fd, outputs, threads)) {
+  if (loading == Loading::kAwaited) AwaitLoaded();
+}
+
+void TimedProcess::AwaitLoaded() {
+  const double limit_s = std::min(kLoadTimeout_s, session_.options().limits.call_timeout_s);
   if (const auto end = process_->WaitReady(limit_s)) Fail(*end, "load");
   cpu_after_ = process_->CpuSeconds();
   // The import and construction of a Python candidate may take as long as a call: no input is drawn yet.
-  const SlotLayout& layout = session.layout();
+  const SlotLayout& layout = session_.layout();
   const double mapped_gib = static_cast<double>(layout.inputs_bytes + layout.outputs_bytes) / (1 << 30);
   const double most_s =
-      session.is_python() ? limit_s * session.options().threads : kLoadCpu_s + kMapCpu_sPerGib * mapped_gib;
+      session_.is_python() ? limit_s * session_.options().threads : kLoadCpu_s + kMapCpu_sPerGib * mapped_gib;
   if (cpu_after_ > most_s) {
     End(Refused{
         fmt::format("spent {:.2f} s of CPU while being loaded: work outside its timed calls", cpu_after_)});

@@ -20,8 +20,12 @@ class TimedProcess {
   // `name` is "candidate" or "start". Starts the process and waits until the library is loaded. Like the
   // other methods it throws Ended for what the candidate did, and Error(kBadRequest) for what `start` did:
   // that kernel was judged before, so the request cannot be met.
-  // `threads`: that it may use; 0: those of the session.
-  TimedProcess(Session& session, std::string name, int library_fd, OutputMemory& outputs, int threads = 0);
+  // `threads`: that it may use; 0: those of the session. With kBegun it does not wait, so that two processes can load
+  // side by side: AwaitLoaded() comes before anything else then.
+  enum class Loading { kAwaited, kBegun };
+  TimedProcess(Session& session, std::string name, int library_fd, OutputMemory& outputs, int threads = 0,
+               Loading loading = Loading::kAwaited);
+  void AwaitLoaded();
 
   const std::string& name() const { return name_; }
   const OutputMemory& outputs() const { return outputs_; }

@@ -81,3 +81,21 @@ TEST_CASE("one changed word of a poisoned range is noticed") {
 }
 
 }  // namespace kevin
+
+TEST_CASE("a large range is filled word by word like a small one, wherever it begins") {
+  constexpr int64_t kLarge = (3 << 18) + 1029;  // words: streamed, and no whole number of blocks
+  constexpr uint32_t kFirst = 17, kOutside = 0x12345678;
+  const Poison poison{SecretRandom()()};
+  for (const size_t begin : {size_t{4}, size_t{5}}) {  // aligned to 16 bytes, and not
+    CAPTURE(begin);
+    std::vector<uint32_t> words(begin + kLarge + 4, kOutside);
+    FillPoison(poison, words.data() + begin, kLarge * 4, 2, kFirst);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < kLarge; ++i)
+      wrong += words[begin + static_cast<size_t>(i)] != PoisonWord(poison, kFirst + static_cast<uint32_t>(i));
+    CHECK(wrong == 0);
+    CHECK(IsAllPoison(poison, words.data() + begin, kFirst, kLarge));
+    CHECK(words[begin - 1] == kOutside);
+    CHECK(words[begin + kLarge] == kOutside);
+  }
+}
