@@ -80,8 +80,6 @@ TEST_CASE("one changed word of a poisoned range is noticed") {
   }
 }
 
-}  // namespace kevin
-
 TEST_CASE("a large range is filled word by word like a small one, wherever it begins") {
   constexpr int64_t kLarge = (3 << 18) + 1029;  // words: streamed, and no whole number of blocks
   constexpr uint32_t kFirst = 17, kOutside = 0x12345678;
@@ -99,3 +97,5 @@ TEST_CASE("a large range is filled word by word like a small one, wherever it be
     CHECK(words[begin + kLarge] == kOutside);
   }
 }
+
+}  // namespace kevin
