@@ -33,7 +33,8 @@ void Stream(Poison poison, uint32_t first, uint32_t* words, int64_t count) {
 
 void FillPoison(const Poison& poison, void* data, int64_t bytes, int threads, uint32_t first) {
   auto* words = static_cast<uint32_t*>(data);
-  const bool is_streamed = bytes >= kStreamedBytes && reinterpret_cast<uintptr_t>(data) % sizeof(__m128i) == 0;
+  const bool is_streamed =
+      bytes >= kStreamedBytes && reinterpret_cast<uintptr_t>(data) % sizeof(__m128i) == 0;
   ParallelFor(bytes / 4, 1 << 16, threads, [&](int64_t begin, int64_t end) {
     (is_streamed ? Stream : Fill)(poison, first + static_cast<uint32_t>(begin), words + begin, end - begin);
   });
