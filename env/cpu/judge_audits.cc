@@ -22,7 +22,8 @@ constexpr double kQuietShare =
 
 }  // namespace
 
-// Two batches with the same pauses, in random order: only the inputs of one change.
+// Two batches with the same pauses, in random order: only the inputs of one change. Before there is a suspicion an audit for
+// marks needs no comparison of times: it is the one whose inputs change.
 bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
   const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
   if (calls < 2) return false;
@@ -33,19 +34,29 @@ bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
   plan.removes_marks = BatchProcess::HasMarks() && is_for_marks(session_.random());
   // Else its batches are delayed by what the audit before has removed.
   if (!plan.removes_marks) VisitAllSlots(processes);
+  if (plan.removes_marks) {
+    AuditMarks(processes, calls, plan);
+    return true;
+  }
   plan.changes = session_.random()() % 2 == 0;
   const AuditedBatch first = AuditBatch(processes, calls, plan);
   plan.changes = !plan.changes;
   const AuditedBatch second = AuditBatch(processes, calls, plan);
   const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
-  if (plan.removes_marks) {
-    pace_.AddMarks(changed.read_ahead || same.read_ahead);
-  } else if (changed.happened && same.happened) {
-    pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
-  }
-  has_removed_marks_ |= plan.removes_marks;
-  if (is_suspected_ && plan.removes_marks) VisitAllSlotsOfReference();
+  if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
   return true;
+}
+
+void CpuJudgement::AuditMarks(const Processes& processes, int calls, AuditPlan plan) {
+  plan.changes = !is_suspected_ || session_.random()() % 2 == 0;
+  bool has_read_ahead = AuditBatch(processes, calls, plan).read_ahead;
+  if (is_suspected_) {
+    plan.changes = !plan.changes;
+    has_read_ahead |= AuditBatch(processes, calls, plan).read_ahead;
+    VisitAllSlotsOfReference();
+  }
+  pace_.AddMarks(has_read_ahead);
+  has_removed_marks_ = true;
 }
 
 bool CpuJudgement::AuditRound(const Processes& processes) {
