@@ -59,6 +59,7 @@ class Episode {
     try {
       TakeTurns();
       if (!winner_ && options_.confirm) {
+        if (hooks_.on_confirm) hooks_.on_confirm();
         winner_ = ConfirmWinner([&] { return journal_.Ranking(); },
                                 [&](int turn, std::optional<int> against) { return Confirm(turn, against); });
       }

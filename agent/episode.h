@@ -34,6 +34,8 @@ struct EpisodeHooks {
   std::function<void(int turn, const std::string& phase)> on_phase;
   // The turn is stored. Turn 0 is the kernel of --from.
   std::function<void(const TurnRecord&, const EpisodeRecord&)> on_turn;
+  // The turns are made; only confirmations follow.
+  std::function<void()> on_confirm;
   // The policy's budget is reached; no further turns follow.
   std::function<void()> on_budget;
 };

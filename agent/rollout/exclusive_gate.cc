@@ -1,6 +1,7 @@
 #include "agent/rollout/exclusive_gate.h"
 
 #include <chrono>
+#include <utility>
 
 namespace kevin {
 namespace {
@@ -31,6 +32,16 @@ void ExclusiveGate::EndExclusive() {
   if (!is_exclusive_ || holder_ != std::this_thread::get_id()) return;
   is_exclusive_ = false;
   wake_.notify_all();
+}
+
+bool Place::Take(const CancelToken& drain) {
+  while (!is_taken_ && !drain) is_taken_ = places_.try_acquire_for(kDrainCheck);
+  if (drain) Leave();
+  return is_taken_;
+}
+
+void Place::Leave() {
+  if (std::exchange(is_taken_, false)) places_.release();
 }
 
 }  // namespace kevin

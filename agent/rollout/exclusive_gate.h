@@ -1,10 +1,11 @@
 #pragma once
-// Admits a rollout's threads to work items: many in shared execution, or one in exclusive execution. An item
-// that may have ended earlier processes runs exclusively, so that no other item is blamed for the next end.
-// Any thread.
+// Admits a rollout's threads to work items: as many as make turns at once, and of those many in shared execution, or one in
+// exclusive execution. An item that may have ended earlier processes runs exclusively, so that no other item is blamed for
+// the next end. Any thread.
 
 #include <condition_variable>
 #include <mutex>
+#include <semaphore>
 #include <thread>
 
 #include "policies/policy.h"
@@ -27,6 +28,23 @@ class ExclusiveGate {
   int admitted_ = 0;
   bool is_exclusive_ = false;  // one admitted thread is
   std::thread::id holder_;     // that thread
+};
+
+// One of the places for episodes that make turns at once. One thread.
+class Place {
+ public:
+  explicit Place(std::counting_semaphore<>& places) : places_(places) {}
+  ~Place() { Leave(); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  // Waits for a free one. Returns whether it is taken; false once `drain` is set.
+  bool Take(const CancelToken& drain);
+  void Leave();  // no effect where it is not taken
+
+ private:
+  std::counting_semaphore<>& places_;
+  bool is_taken_ = false;
 };
 
 }  // namespace kevin

@@ -30,6 +30,7 @@ constexpr double kLongestRest = 300;
 
 struct ActiveItem {
   WorkItem item;
+  Place* place = nullptr;
   EpisodeSpec spec;
   CancelToken cancel{false};
   RunningEpisode shown;
@@ -49,7 +50,9 @@ class Rollout {
         hooks_(hooks),
         asked_to_drain_(drain),
         asked_to_stop_(stop),
-        all_done_(options.parallel) {
+        threads_(options.parallel + (options.parallel + 3) / 4),
+        places_(options.parallel),
+        all_done_(threads_) {
     terms_.collection = options.collection;
     terms_.device = DeviceModel(environment.Facts().device);
     terms_.seconds = options.lease_s;
@@ -61,7 +64,7 @@ class Rollout {
     Recount();
     std::thread keeper([this] { Keep(); });
     std::vector<std::thread> workers;
-    for (int i = 0; i < options_.parallel; ++i) workers.emplace_back([this] { Work(); });
+    for (int i = 0; i < threads_; ++i) workers.emplace_back([this] { Work(); });
     for (std::thread& worker : workers) worker.join();
     workers_gone_ = true;
     keeper.join();
@@ -80,7 +83,9 @@ class Rollout {
   void Work() {
     try {
       while (!drain_) {
-        if (RunNext(false) || RunNext(true)) continue;
+        Place place(places_);
+        if (!place.Take(drain_)) break;
+        if (RunNext(false, place) || RunNext(true, place)) continue;
         if (queue_.FinishIfDone(options_.collection)) break;
         std::this_thread::sleep_for(kIdle);  // items of others may come back
       }
@@ -93,13 +98,13 @@ class Rollout {
 
   // False: there was no item. `exclusive`: also takes an item that is parked when one more process ends under
   // it; no other item is leased in this process until a turn of it is stored.
-  bool RunNext(bool exclusive) {
+  bool RunNext(bool exclusive, Place& place) {
     if (!gate_.Enter(exclusive, drain_)) return false;
     LeaseTerms terms = terms_;
     terms.last_chances = exclusive;
     try {
       std::optional<WorkItem> item = queue_.Take(terms);
-      if (item) RunItem(std::move(*item));
+      if (item) RunItem(std::move(*item), place);
       gate_.Leave(exclusive);
       return item.has_value();
     } catch (...) {
@@ -108,8 +113,8 @@ class Rollout {
     }
   }
 
-  void RunItem(WorkItem item) {
-    const auto active = Enter(std::move(item));
+  void RunItem(WorkItem item, Place& place) {
+    const auto active = Enter(std::move(item), place);
     try {
       Settle(active);
     } catch (...) {
@@ -192,6 +197,7 @@ class Rollout {
       Call(hooks_.on_turn, turn, episode);
       FollowRequests();
     };
+    hooks.on_confirm = [active] { active->place->Leave(); };
     hooks.on_budget = [this] {
       const std::lock_guard lock(mutex_);
       if (!drain_ && out_of_.empty()) out_of_ = Nearest(options_.budget, tally_.Usage());
@@ -301,10 +307,11 @@ class Rollout {
 
   // --- Shared state ---
 
-  std::list<ActiveItem>::iterator Enter(WorkItem item) {
+  std::list<ActiveItem>::iterator Enter(WorkItem item, Place& place) {
     const std::lock_guard lock(mutex_);
     active_.emplace_back();
     active_.back().item = std::move(item);
+    active_.back().place = &place;
     return std::prev(active_.end());
   }
   void Leave(std::list<ActiveItem>::iterator active) {
@@ -358,6 +365,8 @@ class Rollout {
   const CancelToken* const asked_to_stop_;
   LeaseTerms terms_;
   const Clock::time_point start_ = Clock::now();
+  const int threads_;
+  std::counting_semaphore<> places_;
   std::latch all_done_;
 
   CancelToken drain_{false};

@@ -135,14 +135,44 @@ TEST_CASE("drained, the turns in hand are stored; the same request goes on at th
   CHECK((f.Counts().waiting == 4 && f.Counts().leased == 0));
   CHECK(f.Query("SELECT max(attempts) FROM work_items") == 0);
   const int before = f.turns;
+  const size_t begun = f.begun.size();  // two, or three where one was confirming
   f.drain = false;
   f.hooks.on_turn = [&](const TurnRecord&, const EpisodeRecord&) { ++f.turns; };
   CHECK(f.Run().complete);
   CHECK(f.options.collection == collection);
-  CHECK(f.resumed == 2);
+  CHECK(f.resumed == static_cast<int>(begun));
+  CHECK((begun >= 2 && begun <= 3));
   CHECK((f.turns == 16 && before < 16 && f.begun.size() == 4));
   CHECK(f.Query("SELECT count(*) FROM turns") == 16);
   CHECK(f.Query("SELECT count(*) FROM episodes WHERE turns_asked = 4 AND state = 'done'") == 4);
+}
+
+TEST_CASE("while an episode confirms its winner the next one begins, and not before") {
+  using namespace std::chrono_literals;
+  Fixture f(2);
+  f.options.parallel = 1;
+  std::mutex mutex;
+  f.hooks.on_begin = [&](const EpisodeRecord& episode, const EpisodeSpec&, bool) {
+    const std::lock_guard lock(mutex);
+    f.begun.insert(episode.id);
+  };
+  const auto begun = [&] {
+    const std::lock_guard lock(mutex);
+    return f.begun.size();
+  };
+  size_t in_last_turn = 0, in_confirmation = 0;
+  f.environment.before_evaluate = [&](int call) {
+    if (call == 4) {
+      std::this_thread::sleep_for(300ms);
+      in_last_turn = begun();
+    }
+    for (int wait = 0; call == 5 && begun() < 2 && wait < 1000; ++wait) std::this_thread::sleep_for(10ms);
+    if (call == 5) in_confirmation = begun();
+  };
+  CHECK(f.Run().complete);
+  CHECK(in_last_turn == 1);
+  CHECK(in_confirmation == 2);
+  CHECK(f.Query("SELECT count(*) FROM evaluations WHERE purpose = 'confirm'") == 2);
 }
 
 TEST_CASE("stopped, the turn in hand is thrown away and the item goes back") {
