@@ -352,6 +352,15 @@ std::optional<std::vector<BatchProcess::TouchedPart>> BatchProcess::TouchedInput
   return parts;
 }
 
+int64_t BatchProcess::MarkedBytes() const {
+  std::ifstream rollup("/proc/" + std::to_string(pid()) + "/smaps_rollup");
+  for (std::string line; std::getline(rollup, line);) {
+    constexpr std::string_view kField = "Referenced:";
+    if (line.starts_with(kField)) return std::atoll(line.c_str() + kField.size()) * 1024;
+  }
+  return 0;
+}
+
 bool BatchProcess::HasMarks() {
   static const bool kHas = [] {
     constexpr size_t kBytes = 1 << 20;

@@ -105,6 +105,8 @@ class BatchProcess {
     bool is_output = false;  // of the memory of the outputs, which has the input-outputs
   };
   std::optional<std::vector<TouchedPart>> TouchedInputs() const;
+  // All memory of the process that has marks, in bytes.
+  int64_t MarkedBytes() const;
   // Whether this machine has such marks: tried once, on memory of this process.
   static bool HasMarks();
   // Removes the marks. False: this machine cannot.

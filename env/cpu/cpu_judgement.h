@@ -78,7 +78,7 @@ class CpuJudgement {
                         const std::string& phase);
 
   struct AuditedBatch {
-    double ran_us = 0, lag = 0;
+    double ran_us = 0, lag = 0, slowness = 0;
     bool happened = false, read_ahead = false;
   };
   // `marks_share`: how often it is an audit for marks. False: batches of one call need no audit.
@@ -90,6 +90,7 @@ class CpuJudgement {
   void VisitAllSlotsOfReference();
   void AuditNowAndThen(const Processes& processes);
   AuditedBatch AuditBatch(const Processes& processes, int calls, const AuditPlan& plan);
+  double Slowness(const TimedProcess& process, double ran_us, size_t calls, bool removed_marks) const;
   bool BeginsSuspicion();
   void RefuseWorkAhead() const;
   void CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots);
@@ -116,7 +117,8 @@ class CpuJudgement {
   int audits_ = 0;                  // since the suspicion
   double marks_s_ = 0;              // that the latest removal of marks took before a batch
   bool has_removed_marks_ = false;  // since all slots were visited
-  std::vector<double> timed_us_;    // per call of the candidate, of the last timed rounds
+  // Per call of the candidate, of the last timed rounds: wall time and the processor time of all threads.
+  std::vector<double> timed_us_, timed_cpu_us_;
   int disturbed_processes_ = 0;
   double candidate_s_ = 0;  // all batches of the candidate
   MixtureOrder members_;    // of pairs

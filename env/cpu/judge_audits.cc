@@ -17,6 +17,10 @@ constexpr double kAuditShare = 0.15, kAuditShareIfSuspicious = 0.5;
 // Of audits before a round: those that remove marks, without a suspicion. One more is at the end of each process.
 constexpr double kMarksShare = 0.25;
 constexpr int kMostAuditsOfAnotherLook = 24;
+// To set the mark of a page takes so long: of slots up to 0.4 us were seen (a matrix product on a virtual machine). A kernel's
+// own pages get less, so that it gains nothing by touching more of them than it needs.
+constexpr double kMarkOfSlot_us = 0.5, kMarkOfOwnPage_us = 0.2;
+constexpr double kPageBytes = 4096, kMostOwnPages = 1 << 14;
 constexpr double kQuietShare =
     0.05;  // of a window: how long threads of the reference may wait for a processor
 
@@ -43,19 +47,22 @@ bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
   plan.changes = !plan.changes;
   const AuditedBatch second = AuditBatch(processes, calls, plan);
   const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
-  if (changed.happened && same.happened) pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us)});
+  if (changed.happened && same.happened)
+    pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us), same.slowness});
   return true;
 }
 
 void CpuJudgement::AuditMarks(const Processes& processes, int calls, AuditPlan plan) {
   plan.changes = !is_suspected_ || session_.random()() % 2 == 0;
-  bool has_read_ahead = AuditBatch(processes, calls, plan).read_ahead;
+  AuditedBatch audited = AuditBatch(processes, calls, plan);
   if (is_suspected_) {
     plan.changes = !plan.changes;
-    has_read_ahead |= AuditBatch(processes, calls, plan).read_ahead;
+    const AuditedBatch second = AuditBatch(processes, calls, plan);
+    audited.read_ahead |= second.read_ahead;
+    audited.slowness = std::min(audited.slowness, second.slowness);
     VisitAllSlotsOfReference();
   }
-  pace_.AddMarks(has_read_ahead);
+  pace_.AddMarks(audited.read_ahead, audited.slowness);
   has_removed_marks_ = true;
 }
 
@@ -144,7 +151,26 @@ CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(const Processes& processes, 
     throw Ended{WrongTimedAnswer(check)};
   }
   const double lag = share > kQuietShare ? std::min(audit.Lag(), audit.CpuLag()) : audit.Lag();
-  return {audit.RanUs(), lag, audit.Happened(), audit.ReadAhead()};
+  const double slowness = Slowness(process, audit.RanUs(), slots.size(), plan.removes_marks);
+  return {audit.RanUs(), lag, slowness, audit.Happened(), audit.ReadAhead()};
+}
+
+// Logarithm of an audited batch's time over that of a timed one, by the clock or by processor time, whichever is less: a
+// process that is stopped and started waits for processors.
+double CpuJudgement::Slowness(const TimedProcess& process, double ran_us, size_t calls,
+                              bool removed_marks) const {
+  if (timed_us_.empty()) return 0;
+  const auto count = static_cast<double>(calls);
+  double marks_us = 0;
+  if (removed_marks) {
+    const SlotLayout& layout = session_.layout();
+    const double slots_pages = static_cast<double>(layout.inputs_bytes + layout.outputs_bytes) / kPageBytes /
+                               session_.slots() * count;
+    const double own_pages = static_cast<double>(process.process().MarkedBytes()) / kPageBytes - slots_pages;
+    marks_us = kMarkOfSlot_us * slots_pages + kMarkOfOwnPage_us * std::clamp(own_pages, 0.0, kMostOwnPages);
+  }
+  return std::min(std::log(ran_us / (Median(timed_us_) * count + marks_us)),
+                  std::log(process.CpuOfBatch_s() * 1e6 / (Median(timed_cpu_us_) * count + marks_us)));
 }
 
 // A suspicion is no proof: what was measured until now does not count, and audits among the rounds that are measured instead

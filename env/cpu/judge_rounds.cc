@@ -26,6 +26,11 @@ constexpr double kEagerCallsOfEvaluation =
 // Fresh processes instead of those that used CPU time outside their own calls. An attack does that in each of them.
 constexpr int kMostDisturbedProcesses = 2;
 
+void KeepUsualTime(double time_us, std::vector<double>* times_us) {
+  times_us->push_back(time_us);
+  if (times_us->size() > kRoundsOfUsualTime) times_us->erase(times_us->begin());
+}
+
 }  // namespace
 
 double CpuJudgement::RunReference(std::span<const uint16_t> slots) {
@@ -151,8 +156,8 @@ RoundTimes CpuJudgement::TimedRound(const std::vector<TimedProcess*>& processes,
   for (const TimedProcess* timed : processes) CheckTimed(*timed, slots);
   // Batches only get longer: a candidate that is slow at first must not keep them short.
   candidate_us_ = std::min(candidate_us_, round.candidate_us);
-  timed_us_.push_back(round.candidate_us);
-  if (timed_us_.size() > kRoundsOfUsualTime) timed_us_.erase(timed_us_.begin());
+  KeepUsualTime(round.candidate_us, &timed_us_);
+  KeepUsualTime(processes.front()->CpuOfBatch_s() * 1e6 / calls, &timed_cpu_us_);
   SetCalls();
   round_s_ = SecondsSince(start);
   return round;

@@ -70,6 +70,7 @@ double TimedProcess::Run(std::span<const uint16_t> slots, const std::string& pha
   const double limit_s = session_.options().limits.call_timeout_s;
   if (const auto end = process_->RunBatch(slots, limit_s, &total_us, pauses)) Fail(*end, phase);
   cpu_after_ = process_->CpuSeconds();
+  cpu_of_batch_s_ = cpu_after_ - before_s;
   // More than its threads can have used in the window was used between "done" and the stop.
   const double most_s = total_us * 1e-6 * session_.options().threads;
   if (counting_) outside_s_ += std::max(0.0, cpu_after_ - before_s - most_s);

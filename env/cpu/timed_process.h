@@ -30,12 +30,16 @@ class TimedProcess {
   const std::string& name() const { return name_; }
   const OutputMemory& outputs() const { return outputs_; }
   BatchProcess& process() { return *process_; }
+  const BatchProcess& process() const { return *process_; }
   std::string Log() const { return process_->Log(); }
 
   // One batch; its time in microseconds (BatchProcess::RunBatch). Afterwards the process is stopped and its
   // outputs are final. In "measure" it ends with `refused` where an output is unwritten. `phase` is for
   // messages: "verify", "measure".
   double Run(std::span<const uint16_t> slots, const std::string& phase, const BatchPauses& pauses = {});
+
+  // Of the latest batch, by all its threads.
+  double CpuOfBatch_s() const { return cpu_of_batch_s_; }
 
   // From here on CPU time outside its own windows counts. A stopped process uses none; it may be at most a
   // hundredth of its own windows or of those of the others, whichever are less.
@@ -55,6 +59,7 @@ class TimedProcess {
   const OutputMemory& outputs_;
   std::unique_ptr<BatchProcess> process_;
   bool counting_ = false;
+  double cpu_of_batch_s_ = 0;
   double cpu_after_ = 0, outside_s_ = 0, own_windows_s_ = 0, other_windows_s_ = 0;
   int batches_ = 0;
 };

@@ -36,20 +36,33 @@ MeanBound BoundOf(const std::vector<double>& values) {
 void Pace::Add(const AuditedPace& audit) {
   lags_.push_back(audit.lag);
   excesses_.push_back(audit.excess);
+  slowness_.push_back(audit.slowness);
 }
 
-bool Pace::HasReadAhead() const { return read_ahead_ * static_cast<int>(kAuditsOfAnotherLook) > marks_; }
+void Pace::AddMarks(bool read_ahead, double slowness) {
+  slowness_with_marks_.push_back(slowness);
+  read_ahead_ += read_ahead;
+}
+
+bool Pace::HasReadAhead() const {
+  return read_ahead_ * static_cast<int>(kAuditsOfAnotherLook) > static_cast<int>(slowness_with_marks_.size());
+}
+
+bool Pace::Exceeds(const std::vector<double>& values, double limit) {
+  const MeanBound bound = BoundOf(values);
+  if (values.size() < kLeastAudits) return bound.mean > kIfFew * limit;
+  return bound.mean > limit && bound.mean > kChance * bound.standard_error;
+}
 
 bool Pace::IsSuspicious() const {
-  if (HasReadAhead() || BoundOf(lags_).mean > kMaxLag / 2) return true;
-  const MeanBound excess = BoundOf(excesses_);
-  if (!HasEnough()) return excess.mean > kIfFew * kMaxExcess;
-  return excess.mean > kMaxExcess && excess.mean > kChance * excess.standard_error;
+  return HasReadAhead() || BoundOf(lags_).mean > kMaxLag / 2 || Exceeds(excesses_, kMaxExcess) ||
+         Exceeds(slowness_, kMaxSlowness) || Exceeds(slowness_with_marks_, kMaxSlowness);
 }
 
 bool Pace::NeedsAnotherLook() const {
   if (read_ahead_ > 1 || !IsSuspicious()) return false;
-  return (HasReadAhead() ? static_cast<size_t>(marks_) : lags_.size()) < kAuditsOfAnotherLook;
+  const bool is_by_marks = HasReadAhead() || Exceeds(slowness_with_marks_, kMaxSlowness);
+  return (is_by_marks ? slowness_with_marks_ : lags_).size() < kAuditsOfAnotherLook;
 }
 
 std::string Pace::Refusal() const {
@@ -59,15 +72,23 @@ std::string Pace::Refusal() const {
         "worked ahead: a batch takes {:.0f} % longer when inputs of calls that have not begun change",
         100 * std::expm1(excess.mean));
   }
+  for (const std::vector<double>* values : {&slowness_, &slowness_with_marks_}) {
+    const MeanBound slowness = BoundOf(*values);
+    if (slowness.low <= kMaxSlowness) continue;
+    return fmt::format("worked ahead: a batch that is {} takes {:.0f} % longer than one that is timed",
+                       values == &slowness_ ? "stopped on its way" : "looked at",
+                       100 * std::expm1(slowness.mean));
+  }
   if (lag.low > kMaxLag) {
     return fmt::format(
         "worked ahead: returned calls lag behind the time that has passed by {:.0f} % of a batch on average",
         100 * lag.mean);
   }
-  if (read_ahead_ > kMaxReadAhead && read_ahead_ * kReadAheadOf > kMaxReadAhead * marks_) {
+  const int marks = static_cast<int>(slowness_with_marks_.size());
+  if (read_ahead_ > kMaxReadAhead && read_ahead_ * kReadAheadOf > kMaxReadAhead * marks) {
     return fmt::format(
         "worked ahead: inputs of calls that had not begun had been read when a batch was paused, in {} of {} audits",
-        read_ahead_, marks_);
+        read_ahead_, marks);
   }
   return "";
 }

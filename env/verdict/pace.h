@@ -13,16 +13,19 @@ struct AuditedPace {
   double lag = 0;
   // Logarithm of its time over that of a batch which was paused at the same moments, but whose inputs stayed.
   double excess = 0;
+  // Logarithm of the time of the batch whose inputs stayed over that of a timed batch.
+  double slowness = 0;
 };
 
 // The judgement on all audits of an evaluation. A single audit proves nothing: other programs, or a first call
-// with cold caches, delay a correct kernel too. Both figures are refused on their mean, where Student's
+// with cold caches, delay a correct kernel too. All figures are refused on their mean, where Student's
 // 99.5 % bound below it exceeds the limit. Reading ahead is counted, in audits of its own: removing the marks delays a
-// batch, which a kernel can feel, so that their times tell nothing. Pure arithmetic.
+// batch, which a kernel can feel. Pure arithmetic.
 class Pace {
  public:
   static constexpr double kMaxLag = 0.2;
   static constexpr double kMaxExcess = 0.15;
+  static constexpr double kMaxSlowness = 0.2;
   // A suspicion is no proof: it is put to new audits, which alone decide.
   static constexpr int kAuditsIfSuspicious = 28;
   static constexpr double kMarksShareIfSuspicious = 4.0 / 7;  // of them: audits for marks
@@ -33,9 +36,11 @@ class Pace {
   void Add(const AuditedPace& audit);
   // Whether in an audit, at a pause, inputs of calls that had not begun had been read. Not by guesses of the processor:
   // much of a tensor.
-  void AddMarks(bool read_ahead) { ++marks_, read_ahead_ += read_ahead; }
+  // `slowness`: as of AuditedPace, without what it takes to set the marks again.
+  void AddMarks(bool read_ahead, double slowness = 0);
   // The mean lag exceeds half of its limit, the mean excess its limit by more than chance explains (an audit of a correct
-  // kernel scatters by 0.15 on a quiet virtual machine), or an audit in eight or more found that inputs were read ahead.
+  // kernel scatters by 0.15 on a quiet virtual machine), an audit in eight or more found that inputs were read ahead, or
+  // audited batches take longer than timed ones: a kernel may be honest where it notices an audit.
   bool IsSuspicious() const;
   // Whether it is known how far lag and excess scatter.
   bool HasEnough() const { return lags_.size() >= kLeastAudits; }
@@ -49,9 +54,11 @@ class Pace {
   static constexpr size_t kLeastAudits = 3, kAuditsOfAnotherLook = 8;
 
   bool HasReadAhead() const;
+  static bool Exceeds(const std::vector<double>& values, double limit);
 
-  std::vector<double> lags_, excesses_;
-  int marks_ = 0, read_ahead_ = 0;  // audits
+  std::vector<double> lags_, excesses_, slowness_;
+  std::vector<double> slowness_with_marks_;  // of each audit for marks
+  int read_ahead_ = 0;                       // of them
 };
 
 }  // namespace kevin

@@ -195,6 +195,8 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
                                    {"main_thread_ends", "one_row", "one_row"},
                                    {"feels_marks_removed", "one_row", "one_row"},
                                    {"feels_removed_marks_by_its_pages", "one_row", "one_row"},
+                                   {"feels_marks_and_compares_groups", "one_row", "one_row"},
+                                   {"feels_marks_and_pauses", "one_row", "one_row"},
                                    {"eighth_ahead", "one_row", "one_row"},
                                    {"overflowing_rows", "overflowing_rows", "cosh"}};
   // On a busy machine too few pauses may fall into a batch, and then there is no gain either.
@@ -203,6 +205,8 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
                                                  "counts_continues",
                                                  "feels_pauses",
                                                  "feels_removed_marks_by_its_pages",
+                                                 "feels_marks_and_compares_groups",
+                                                 "feels_marks_and_pauses",
                                                  "reads_through_second_mapping",
                                                  "reads_through_many_mappings",
                                                  "gives_back_what_it_read",
