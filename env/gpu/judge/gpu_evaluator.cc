@@ -161,7 +161,9 @@ class GpuEvaluator {
   template <typename Work>
   json WithRoom(const Work& work) {
     const auto attempt = [&] { return NamingOutOfMemory(work); };
+    has_made_room_ = false;
     const auto release = [this] {
+      has_made_room_ = true;
       spares_->idle.clear();  // each has a context
       spares_->clients.clear();
       ReleaseTorchCache();
@@ -233,6 +235,7 @@ class GpuEvaluator {
     if (!start.empty()) judge.start_plan = LaunchPlanFromText(start);
     static_cast<JudgeOptions&>(judge) = JudgeOptionsOf(request);
     judge.call_timeout_s = request.at("call_timeout_s");
+    judge.is_alone = has_made_room_;
     judge.on_phase = [this](const std::string& phase) { socket_.Write(json{{"phase", phase}}.dump()); };
     JudgeResult result = JudgeOnGpu(session, judge);
     SeeReferenceBytes(request.at("session"));
@@ -435,6 +438,7 @@ class GpuEvaluator {
   ResidentSessions<GpuSession> sessions_{kSessions};
   // What the reference's tensors and the truth of a session's problem took, the most; it outlives the session.
   std::map<std::string, int64_t> reference_bytes_;
+  bool has_made_room_ = false;     // for the request in hand
   std::set<std::string> crowded_;  // eager found the device full; these have it to themselves
   int64_t torch_bytes_ = 0;        // of all sessions, before the request was judged
   std::unique_ptr<PythonWorkers> python_workers_;

@@ -25,11 +25,12 @@ struct GpuJudgeRequest : JudgeOptions {
   LaunchPlan plan;
   std::optional<LaunchPlan> start_plan;  // the kernel to pair against as well
   double call_timeout_s = 20;
+  bool is_alone = false;  // no other session has memory of the device
   std::function<void(const std::string& phase)> on_phase;
 };
 
 // Throws Error for what the candidate did not cause; the evaluation is then void. kMachine: the GPU itself
-// fails.
+// fails. OutOfMemory where workspaces do not fit beside other sessions; where there are none, the candidate has crashed.
 JudgeResult JudgeOnGpu(GpuSession& session, const GpuJudgeRequest& request);
 
 // Admission at sizes that only fit on a GPU: the decoys of env/verdict/admission.h, made on the device in the

@@ -107,7 +107,8 @@ std::optional<RunnerFault> RunnerClient::Receive(Clock::time_point start, double
   if (received->contains("fault")) {
     const std::string message = received->value("fault", "");
     if (received->value("fatal", true)) return End(RunnerFault::Kind::kFault, message);
-    return RunnerFault{RunnerFault::Kind::kFault, Printable(message)};
+    using enum RunnerFault::Kind;
+    return RunnerFault{received->value("out_of_memory", false) ? kOutOfMemory : kFault, Printable(message)};
   }
   *answer = std::move(*received);
   return std::nullopt;

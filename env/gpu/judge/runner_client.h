@@ -16,7 +16,8 @@
 namespace kevin {
 
 struct RunnerFault {
-  enum class Kind { kFault, kHung, kDied };  // a driver error, no answer in time, the process has ended
+  // A driver error, the device has too little memory, no answer in time, the process has ended.
+  enum class Kind { kFault, kOutOfMemory, kHung, kDied };
   Kind kind = Kind::kFault;
   std::string message;
 };

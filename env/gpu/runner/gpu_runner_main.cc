@@ -52,7 +52,7 @@ class Runner {
       if (request.contains("close")) Close();
       return {{"ok", true}};
     } catch (const DriverError& error) {
-      return {{"fault", error.text()}, {"fatal", error.fatal()}};
+      return {{"fault", error.text()}, {"fatal", error.fatal()}, {"out_of_memory", error.out_of_memory()}};
     } catch (const json::exception& error) {
       return {{"fault", std::string("a malformed request: ") + error.what()}, {"fatal", true}};
     }
