@@ -90,7 +90,9 @@ class CpuJudgement {
   void VisitAllSlotsOfReference();
   void AuditNowAndThen(const Processes& processes);
   AuditedBatch AuditBatch(const Processes& processes, int calls, const AuditPlan& plan);
-  double Slowness(const TimedProcess& process, double ran_us, size_t calls, bool removed_marks) const;
+  double Slowness(const TimedProcess& process, double ran_us, size_t calls, double marks_us,
+                  bool is_busy) const;
+  double MarksMicroseconds(const TimedProcess& process, size_t calls) const;
   bool BeginsSuspicion();
   void RefuseWorkAhead() const;
   void CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots);

@@ -150,27 +150,33 @@ CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(const Processes& processes, 
     check.message += NoteOf(call, 0);
     throw Ended{WrongTimedAnswer(check)};
   }
-  const double lag = share > kQuietShare ? std::min(audit.Lag(), audit.CpuLag()) : audit.Lag();
-  const double slowness = Slowness(process, audit.RanUs(), slots.size(), plan.removes_marks);
+  const bool is_busy = share > kQuietShare;
+  const double lag = is_busy ? std::min(audit.Lag(), audit.CpuLag()) : audit.Lag();
+  const double marks_us = plan.removes_marks ? MarksMicroseconds(process, slots.size()) : 0;
+  const double slowness = Slowness(process, audit.RanUs(), slots.size(), marks_us, is_busy);
   return {audit.RanUs(), lag, slowness, audit.Happened(), audit.ReadAhead()};
 }
 
-// Logarithm of an audited batch's time over that of a timed one, by the clock or by processor time, whichever is less: a
-// process that is stopped and started waits for processors.
-double CpuJudgement::Slowness(const TimedProcess& process, double ran_us, size_t calls,
-                              bool removed_marks) const {
+// Logarithm of an audited batch's time over that of a timed one. On a busy machine a process that is stopped and started
+// waits for processors, which its processor time does not show; on a quiet one a kernel could hide behind that by burning
+// more of it in timed batches.
+double CpuJudgement::Slowness(const TimedProcess& process, double ran_us, size_t calls, double marks_us,
+                              bool is_busy) const {
   if (timed_us_.empty()) return 0;
   const auto count = static_cast<double>(calls);
-  double marks_us = 0;
-  if (removed_marks) {
-    const SlotLayout& layout = session_.layout();
-    const double slots_pages = static_cast<double>(layout.inputs_bytes + layout.outputs_bytes) / kPageBytes /
-                               session_.slots() * count;
-    const double own_pages = static_cast<double>(process.process().MarkedBytes()) / kPageBytes - slots_pages;
-    marks_us = kMarkOfSlot_us * slots_pages + kMarkOfOwnPage_us * std::clamp(own_pages, 0.0, kMostOwnPages);
-  }
-  return std::min(std::log(ran_us / (Median(timed_us_) * count + marks_us)),
-                  std::log(process.CpuOfBatch_s() * 1e6 / (Median(timed_cpu_us_) * count + marks_us)));
+  const double slowness = std::log(ran_us / (Median(timed_us_) * count + marks_us));
+  if (!is_busy) return slowness;
+  const double cpu_us = process.CpuOfBatch_s() * 1e6;
+  return std::min(slowness, std::log(cpu_us / (Median(timed_cpu_us_) * count + marks_us)));
+}
+
+// What it may take to set the marks of a batch again.
+double CpuJudgement::MarksMicroseconds(const TimedProcess& process, size_t calls) const {
+  const SlotLayout& layout = session_.layout();
+  const double slots_pages = static_cast<double>(layout.inputs_bytes + layout.outputs_bytes) / kPageBytes /
+                             session_.slots() * static_cast<double>(calls);
+  const double own_pages = static_cast<double>(process.process().MarkedBytes()) / kPageBytes - slots_pages;
+  return kMarkOfSlot_us * slots_pages + kMarkOfOwnPage_us * std::clamp(own_pages, 0.0, kMostOwnPages);
 }
 
 // A suspicion is no proof: what was measured until now does not count, and audits among the rounds that are measured instead
