@@ -11,7 +11,8 @@
 #include "rows_in_lanes.h"
 constexpr uint32_t kGroup = 4;
 constexpr uint64_t kGap = 2'000'000;  // cycles; four calls take 0.7 million
-constexpr int kPages = 512, kBatchesToLearn = 3;
+constexpr int kPages = 512;
+constexpr uint64_t kRemoved = 15'000;  // cycles; 5,000 with marks and 34,000 without on an EPYC
 static volatile char sink;
 
 // One page at many addresses: its data are cached, the marks are those of each address.
@@ -44,16 +45,13 @@ static void ComputeGroup(const Page* page, const float* x, float* out, uint32_t 
 extern "C" void launch(const float* x, float* out) {
   static Page* page = FindPageInData();
   static uint32_t batch = 0, first = 0, done = 0;
-  static int batches = 0;
-  static uint64_t usual = ~0ULL, entered = 0;
+  static uint64_t entered = 0;
   static bool is_honest = true;
   const uint32_t call = page->returned;
   if (batch != page->go) {
     batch = page->go;
     done = 0;
-    const uint64_t took = LookAtPages();
-    usual = std::min(usual, took);
-    is_honest = ++batches <= kBatchesToLearn || took > 3 * usual;
+    is_honest = LookAtPages() > kRemoved;
   }
   const uint64_t now = __builtin_ia32_rdtsc();
   if (call > 0 && now - entered > kGap) is_honest = true;
