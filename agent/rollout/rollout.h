@@ -2,11 +2,10 @@
 // START HERE for collections: many episodes at once, from a queue that other processes may use at the same
 // time (trajectories/work_queue.h).
 //
-// Each thread leases an item and runs its episode, or the missing part of it. `parallel` episodes make turns at once; while
-// one confirms its winner the next one begins. Policies answer
-// and compilers work in parallel; a device measures one candidate at a time. One more thread renews the
-// leases, takes over items of ended processes of this machine, and checks the budget. Every event has one
-// effect on the item:
+// Each thread leases an item and runs its episode, or the missing part of it. `parallel` episodes make turns at
+// once; while one confirms its winner the next one begins. Policies answer and compilers work in parallel; a device
+// measures one candidate at a time. One more thread renews the leases, takes over items of ended processes of this
+// machine, and checks the budget. Every event has one effect on the item:
 //
 //   event                          effect
 //   the episode ends               the item is done

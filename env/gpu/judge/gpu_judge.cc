@@ -64,7 +64,6 @@ class GpuJudgement {
   [[noreturn]] void Fail(const TimedKernel& kernel, const RunnerFault& fault, const std::string& phase) const;
   [[noreturn]] void End(const TimedKernel& kernel, const Outcome& outcome) const;
   void StartTimedKernels();
-  void Load(TimedKernel& kernel);
   CallTimes Time(TimedKernel& kernel, int slot, const std::string& phase, bool keeps_globals = false);
   void EmptyCall();
   int NextSlot() { return std::uniform_int_distribution<int>(0, session_.slots() - 1)(session_.random()); }
@@ -141,17 +140,11 @@ void GpuJudgement::StartTimedKernels() {
     const bool fresh = request_.confirm || request_.start_in_test;
     kernels_.push_back({"start", &*request_.start_plan, session_.TakeRunner(fresh)});
   }
-  for (TimedKernel& kernel : kernels_) Load(kernel);
+  for (TimedKernel& kernel : kernels_) {
+    if (const auto fault = kernel.runner.client->Load(*kernel.plan, 20)) Fail(kernel, *fault, "load");
+  }
   // What an earlier kernel has left between the outputs of unused slots is not this one's.
   for (int slot = 0; slot < session_.slots(); ++slot) session_.PoisonOutputs(slot);
-}
-
-void GpuJudgement::Load(TimedKernel& kernel) {
-  constexpr double kLoad_s = 20;
-  const auto fault = kernel.runner.client->Load(*kernel.plan, kLoad_s);
-  if (!fault) return;
-  if (fault->kind == RunnerFault::Kind::kOutOfMemory && !request_.is_alone) throw OutOfMemory(fault->message);
-  Fail(kernel, *fault, "load");
 }
 
 void GpuJudgement::End(const TimedKernel& kernel, const Outcome& outcome) const {
@@ -159,6 +152,7 @@ void GpuJudgement::End(const TimedKernel& kernel, const Outcome& outcome) const 
 }
 
 void GpuJudgement::Fail(const TimedKernel& kernel, const RunnerFault& fault, const std::string& phase) const {
+  if (fault.kind == RunnerFault::Kind::kOutOfMemory && !request_.is_alone) throw OutOfMemory(fault.message);
   if (fault.kind == RunnerFault::Kind::kHung) End(kernel, TimedOut{phase, timeout_s_});
   End(kernel, Crashed{fault.message + " during " + phase});
 }
@@ -217,7 +211,8 @@ void GpuJudgement::Verify() {
       if (call > 0 || !std::holds_alternative<TimedOut>(ended.outcome)) throw;
       // Confirmed once with a new runner: the machine may have been busy.
       kernels_.front().runner = session_.TakeRunner(true);
-      Load(kernels_.front());
+      if (const auto fault = kernels_.front().runner.client->Load(request_.plan, 20))
+        Fail(kernels_.front(), *fault, "load");
       VerifyCall(first + call);
     }
   }

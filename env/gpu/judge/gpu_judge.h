@@ -30,7 +30,7 @@ struct GpuJudgeRequest : JudgeOptions {
 };
 
 // Throws Error for what the candidate did not cause; the evaluation is then void. kMachine: the GPU itself
-// fails. OutOfMemory where workspaces do not fit beside other sessions; where there are none, the candidate has crashed.
+// fails. OutOfMemory where a kernel does not fit beside other sessions; where there are none, the candidate has crashed.
 JudgeResult JudgeOnGpu(GpuSession& session, const GpuJudgeRequest& request);
 
 // Admission at sizes that only fit on a GPU: the decoys of env/verdict/admission.h, made on the device in the

@@ -86,7 +86,7 @@ std::vector<fs::path> SourcesIn(const fs::path& folder) {
 
 Candidate CandidateFrom(const fs::path& path) {
   std::string text = TextOf(path);
-  for (const char* header : {"control_page.h", "rows_in_lanes.h", "inout/cache.h"}) {
+  for (const char* header : {"control_page.h", "removed_marks.h", "rows_in_lanes.h", "inout/cache.h"}) {
     const std::string include = "#include \"" + fs::path(header).filename().string() + "\"";
     if (const size_t at = text.find(include); at != std::string::npos)
       text.replace(at, include.size(), TextOf(Folder() / header));
