@@ -33,15 +33,19 @@ DevicePool::DevicePool(std::vector<std::unique_ptr<Environment>> devices)
   facts_.device = names + ": " + DeviceModel(facts_.device);
 }
 
+size_t DevicePool::Choose(const Problem& problem, const std::string& size) {
+  const auto freest = static_cast<size_t>(std::min_element(busy_.begin(), busy_.end()) - busy_.begin());
+  size_t& last = last_.emplace(problem.content_hash + size, freest).first->second;
+  if (busy_[last] > busy_[freest] + kMoreForASession) last = freest;
+  return last;
+}
+
 Evaluation DevicePool::EvaluateShape(const Problem& problem, const Candidate& candidate,
                                      const EvaluateOptions& options) {
   size_t chosen = 0;
   {
     const std::lock_guard lock(mutex_);
-    chosen = static_cast<size_t>(std::min_element(busy_.begin(), busy_.end()) - busy_.begin());
-    size_t& last = last_.emplace(problem.content_hash + options.workload.size, chosen).first->second;
-    if (busy_[last] <= busy_[chosen] + kMoreForASession) chosen = last;
-    last = chosen;
+    chosen = Choose(problem, options.workload.size);
     ++busy_[chosen];
   }
   const auto leave = [&] {
@@ -81,6 +85,15 @@ std::optional<Diagnosis> DevicePool::Diagnose(const Problem& problem, const Cand
 
 std::string DevicePool::Graph(const Problem& problem, const std::string& size) {
   return devices_.front()->Graph(problem, size);
+}
+
+void DevicePool::Expect(const Problem& problem, const std::string& kind, const Workload& workload) {
+  size_t chosen = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    chosen = Choose(problem, workload.size);
+  }
+  devices_[chosen]->Expect(problem, kind, workload);
 }
 
 void DevicePool::ReleaseMemory() {

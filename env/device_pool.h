@@ -24,6 +24,7 @@ class DevicePool : public Environment {
   std::string MachineKey(const Problem& problem, const Candidate& candidate,
                          const EvaluateOptions& options) override;
   std::string Graph(const Problem& problem, const std::string& size) override;
+  void Expect(const Problem& problem, const std::string& kind, const Workload& workload) override;
   const EnvironmentFacts& Facts() const override { return facts_; }
   // On the device that had the problem last.
   std::optional<Diagnosis> Diagnose(const Problem& problem, const Candidate& candidate,
@@ -33,6 +34,8 @@ class DevicePool : public Environment {
  private:
   Evaluation EvaluateShape(const Problem& problem, const Candidate& candidate,
                            const EvaluateOptions& options) override;
+  // The device of a problem and size from now on. Needs mutex_.
+  size_t Choose(const Problem& problem, const std::string& size);
 
   std::vector<std::unique_ptr<Environment>> devices_;
   EnvironmentFacts facts_;  // device: "cuda:0, cuda:1: NVIDIA H200"

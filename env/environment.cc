@@ -133,6 +133,8 @@ std::string Environment::MachineKey(const Problem&, const Candidate&, const Eval
 
 std::string Environment::Graph(const Problem&, const std::string&) { return ""; }
 
+void Environment::Expect(const Problem&, const std::string&, const Workload&) {}
+
 std::optional<Diagnosis> Environment::Diagnose(const Problem&, const Candidate&, const EvaluateOptions&) {
   return std::nullopt;
 }

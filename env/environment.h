@@ -176,6 +176,9 @@ class Environment {
   // The graph of the reference at one size, as JSON (env/reference/graph.h); the problem is in its precision. Cached.
   // Throws Error(kBadRequest) where it depends on the values of the inputs. Empty: this environment has none.
   virtual std::string Graph(const Problem& problem, const std::string& size);
+  // Candidates of this kind will come for this problem soon: what can be prepared beside other work may be. Returns at
+  // once; changes no verdict and throws nothing.
+  virtual void Expect(const Problem& problem, const std::string& kind, const Workload& workload);
   virtual const EnvironmentFacts& Facts() const = 0;
   // Evidence of what limits a candidate that was measured, at a size of one shape. Runs it again, for about a second;
   // no verdict and no time depends on it. Throws Error like Evaluate. Nothing: this environment cannot.

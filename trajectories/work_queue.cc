@@ -43,16 +43,19 @@ std::optional<Found> FindAbandoned(Database& database, const LeaseTerms& terms, 
   return Found{find.Text(0), find.Text(1), static_cast<int>(find.Integer(2))};
 }
 
-std::optional<std::string> FindWaiting(Database& database, const LeaseTerms& terms, const std::string& now) {
+// The id and the spec of the next item. `lock`: SQL behind the query.
+std::optional<std::pair<std::string, std::string>> FindWaiting(Database& database, const LeaseTerms& terms,
+                                                               const std::string& now,
+                                                               const std::string& lock) {
   Statement find = database.Prepare(
-      "SELECT id FROM work_items WHERE run = ?1 AND state = 'waiting' "
+      "SELECT id, spec FROM work_items WHERE run = ?1 AND state = 'waiting' "
       "AND (not_before IS NULL OR not_before <= ?2) AND (episode IS NULL OR device = ?3) "
       "AND (kills = 0 OR kills < ?4) "
       "ORDER BY priority DESC, id LIMIT 1" +
-      SkipLocked(database));
+      lock);
   const int below = terms.last_chances ? terms.most_kills : terms.most_kills - 1;
   if (!find.Bind(terms.collection, now, terms.device, below).Step()) return std::nullopt;
-  return find.Text(0);
+  return std::pair(find.Text(0), find.Text(1));
 }
 
 // The item waits again, or is parked.
@@ -174,11 +177,18 @@ std::optional<WorkItem> WorkQueue::Take(const LeaseTerms& terms) {
     while (const auto abandoned = FindAbandoned(impl.database, terms, now)) {
       CountKill(impl.database, *abandoned, terms);
     }
-    if (const auto id = FindWaiting(impl.database, terms, now)) {
-      taken = TakeItem(impl.database, *id, terms, now);
+    if (const auto found = FindWaiting(impl.database, terms, now, SkipLocked(impl.database))) {
+      taken = TakeItem(impl.database, found->first, terms, now);
     }
   });
   return taken;
+}
+
+std::optional<std::string> WorkQueue::Next(const LeaseTerms& terms) {
+  Store::Impl& impl = store_.impl();
+  const std::lock_guard lock(impl.mutex);
+  const auto found = FindWaiting(impl.database, terms, impl.Now(), "");
+  return found ? std::optional(found->second) : std::nullopt;
 }
 
 std::vector<std::string> WorkQueue::Renew(const std::vector<Lease>& leases, double seconds) {

@@ -90,6 +90,9 @@ class WorkQueue {
   // The next item that waits; what ended workers left behind waits again. Nothing: none is there just now.
   std::optional<WorkItem> Take(const LeaseTerms& terms);
 
+  // The spec of the item that Take would probably give now. A look: nothing changes.
+  std::optional<std::string> Next(const LeaseTerms& terms);
+
   // Moves the ends of these leases; returns the items that somebody else has by now.
   std::vector<std::string> Renew(const std::vector<Lease>& leases, double seconds);
 

@@ -196,6 +196,7 @@ class Rollout {
       gate_.EndExclusive();
       Call(hooks_.on_turn, turn, episode);
       FollowRequests();
+      if (turn.turn + 1 == episode.turns_asked) ExpectNext(episode.kind);
     };
     hooks.on_confirm = [active] { active->place->Leave(); };
     hooks.on_budget = [this] {
@@ -204,6 +205,18 @@ class Rollout {
       drain_ = true;
     };
     return hooks;
+  }
+
+  // One episode at a time leaves the device idle while its last text is written and compiled. Many keep it busy: what is
+  // prepared early then could only take memory from the problems in use.
+  void ExpectNext(const std::string& kind) {
+    if (options_.parallel > 1 || drain_) return;
+    try {
+      const std::optional<std::string> spec = queue_.Next(terms_);
+      if (!spec) return;
+      environment_.Expect(sources_.problem(EpisodeFromJson(*spec)), kind, options_.episode.workload);
+    } catch (const Error&) {  // the episode itself says what fails
+    }
   }
 
   void HandleFault(const ActiveItem& active, const Error& error) {

@@ -78,6 +78,9 @@ class TimedEnvironment : public Environment {
   std::string Graph(const Problem& problem, const std::string& size) override {
     return environment_.Graph(problem, size);
   }
+  void Expect(const Problem& problem, const std::string& kind, const Workload& workload) override {
+    environment_.Expect(problem, kind, workload);
+  }
   const EnvironmentFacts& Facts() const override { return environment_.Facts(); }
   std::optional<Diagnosis> Diagnose(const Problem& problem, const Candidate& candidate,
                                     const EvaluateOptions& options) override {

@@ -66,8 +66,9 @@ std::string GpuBuilder::TrustedCubin() {
   return path;
 }
 
-GpuBuild GpuBuilder::Build(const SizedProblem& sized, const Candidate& candidate, bool debug) {
+GpuBuild GpuBuilder::Build(const SizedProblem& sized, const Candidate& candidate, BuildPurpose purpose) {
   GpuBuild built;
+  const bool debug = purpose == BuildPurpose::kDebug;
   const auto start = std::chrono::steady_clock::now();
   try {
     InterpretedLaunch launch = InterpretLaunch(sized, candidate.kind, candidate.source);
@@ -80,6 +81,7 @@ GpuBuild GpuBuilder::Build(const SizedProblem& sized, const Candidate& candidate
     request.architecture = architecture_;
     request.include_directories = options_.include_directories;
     request.debug = debug;
+    request.lines = purpose != BuildPurpose::kJudge;
     GpuCompiled compiled = farm_.Compile(request);
     built.list = std::move(launch.list);
     for (const std::string& note : launch.split.notes) built.log += note + "\n";

@@ -61,6 +61,9 @@ class DeviceEnvironment final : public GpuEnvironment {
   std::string Graph(const Problem& problem, const std::string& size) override {
     return graphs_.Graph(problem, size);
   }
+  void Expect(const Problem& problem, const std::string& kind, const Workload& workload) override {
+    if (!IsPython(kind) && !problem.shape_sets.contains(workload.size)) PrepareEarly(problem, workload);
+  }
   std::optional<Diagnosis> Diagnose(const Problem& problem, const Candidate& candidate,
                                     const EvaluateOptions& options) override;
   const EnvironmentFacts& Facts() const override { return facts_; }
@@ -75,7 +78,7 @@ class DeviceEnvironment final : public GpuEnvironment {
                                               const EvaluateOptions& options);
   std::string MachineKeyOf(const Problem& problem, const GpuBuild& built, const EvaluateOptions& options);
   void SayShared(const std::string& others);
-  void PrepareBesideCompiler(const Problem& problem, const Workload& workload);
+  void PrepareEarly(const Problem& problem, const Workload& workload);
   std::unique_ptr<EvaluatorClient> StartEvaluator();
   void DescribeDevice(const json& device);
   Ceilings MeasureCeilings(const std::atomic<bool>* stop, double* wait_s);
@@ -233,7 +236,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
       AddCeilings(options.stop, &evaluation);
     return evaluation;
   }
-  PrepareBesideCompiler(problem, options.workload);
+  PrepareEarly(problem, options.workload);
   if (options.on_phase) options.on_phase("compile");
   const SizedProblem sized = AtSize(problem, options.workload.size);
   const GpuBuild built = builder_.Build(sized, candidate);
@@ -281,14 +284,15 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   if (options.screen) return evaluation;
   if (std::holds_alternative<Measured>(evaluation.outcome)) AddCeilings(options.stop, &evaluation);
   if (std::holds_alternative<Crashed>(evaluation.outcome))
-    examinations_.NameCrashedLine(sized, plan, options, &evaluation);
+    examinations_.NameCrashedLine(sized, builder_.Build(sized, candidate, BuildPurpose::kExamine), options,
+                                  &evaluation);
   if (options.profile && !options.confirm && std::holds_alternative<Measured>(evaluation.outcome))
     examinations_.ReadCounters(sized, plan, options, &evaluation);
   return evaluation;
 }
 
-// One at a time: what waits longer than a compilation gains nothing.
-void DeviceEnvironment::PrepareBesideCompiler(const Problem& problem, const Workload& workload) {
+// Beside a compilation. One at a time: what waits longer gains nothing.
+void DeviceEnvironment::PrepareEarly(const Problem& problem, const Workload& workload) {
   const std::lock_guard one(preparing_mutex_);
   if (preparing_.valid() && preparing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
   preparing_ = std::async(std::launch::async, [this, request = RequestOf("get-ready", problem, workload)] {
@@ -380,7 +384,8 @@ Examination DeviceEnvironment::Examine(const Problem& problem, const Candidate& 
                 "leave the option out, or use a .cu file");
   }
   const SizedProblem sized = AtSize(problem, options.size);
-  return examinations_.Examine(sized, builder_.Build(sized, candidate, options.debug), options);
+  const BuildPurpose purpose = options.debug ? BuildPurpose::kDebug : BuildPurpose::kExamine;
+  return examinations_.Examine(sized, builder_.Build(sized, candidate, purpose), options);
 }
 
 }  // namespace

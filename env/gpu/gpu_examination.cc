@@ -46,13 +46,13 @@ Examination GpuExaminations::Examine(const SizedProblem& sized, const GpuBuild& 
   return examination;
 }
 
-void GpuExaminations::NameCrashedLine(const SizedProblem& sized, const std::string& plan,
+void GpuExaminations::NameCrashedLine(const SizedProblem& sized, const GpuBuild& built,
                                       const EvaluateOptions& options, Evaluation* evaluation) const {
-  if (!options_.namespaces || Examiner::FindTool("compute-sanitizer").empty()) return;
+  if (built.failure || !options_.namespaces || Examiner::FindTool("compute-sanitizer").empty()) return;
   try {
     const DeviceLock lock(options_.lock_name, LockMode::kExclusive, &evaluation->wait_s, options.stop);
-    const CheckReport report =
-        MakeExaminer(options.workload.inputs, kCrashCheck_s).Check("memcheck", sized, plan);
+    const CheckReport report = MakeExaminer(options.workload.inputs, kCrashCheck_s)
+                                   .Check("memcheck", sized, LaunchPlanToText(built.plan));
     if (report.finding.empty()) return;
     auto& crashed = std::get<Crashed>(evaluation->outcome);
     if (report.line > 0) crashed.message += fmt::format("; line {}", report.line);

@@ -45,8 +45,8 @@ class GpuExaminations {
   // Throws Error(kMachine) when a required tool is missing.
   Examination Examine(const SizedProblem& sized, const GpuBuild& built, const ExamineOptions& options) const;
 
-  // Adds the line and the tool's words to a crash, where compute-sanitizer finds the same one. `plan`: LaunchPlanToText.
-  void NameCrashedLine(const SizedProblem& sized, const std::string& plan, const EvaluateOptions& options,
+  // Adds the line and the tool's words to a crash, where compute-sanitizer finds the same one. `built`: kExamine.
+  void NameCrashedLine(const SizedProblem& sized, const GpuBuild& built, const EvaluateOptions& options,
                        Evaluation* evaluation) const;
 
   // Fills evaluation->profile. Each evaluation writes a report of its own: NAME, NAME-2, ...

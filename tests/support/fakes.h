@@ -134,6 +134,10 @@ class FakeEnvironment : public Environment {
                         : "";
   }
   std::string Graph(const Problem&, const std::string& size) override { return graphs[size]; }
+  void Expect(const Problem& problem, const std::string& kind, const Workload& workload) override {
+    const std::lock_guard lock(mutex_);
+    expected.push_back(problem.id + " " + kind + " " + workload.size);
+  }
   const EnvironmentFacts& Facts() const override { return facts; }
   std::optional<Diagnosis> Diagnose(const Problem&, const Candidate& candidate,
                                     const EvaluateOptions& options) override {
@@ -146,6 +150,7 @@ class FakeEnvironment : public Environment {
   bool diagnosis_fails = false;
   std::vector<std::string> diagnosed;  // the comments, with the size
   std::vector<std::string> calls;      // the comments that were evaluated, in order
+  std::vector<std::string> expected;   // "level1/19 cpp small"
   std::map<std::string, std::deque<std::string>> then;
   std::map<std::string, std::string> at_size;
   std::function<void(int call)> before_evaluate;  // from 1

@@ -82,6 +82,18 @@ TEST_CASE("items go out in order, each once, and the collection ends with the la
   CHECK(q.queue.Find(q.opened.collection.substr(0, 26)).finished);
 }
 
+TEST_CASE("a look at the next item takes nothing") {
+  Queue q({"one", "two"});
+  q.terms.seconds = 60;
+  CHECK(q.queue.Next(q.terms) == "one");
+  CHECK(q.queue.Next(q.terms) == "one");
+  CHECK(q.queue.Count(q.opened.collection).waiting == 2);
+  CHECK(q.TakeFor(60).spec == "one");
+  CHECK(q.queue.Next(q.terms) == "two");
+  q.TakeFor(60);
+  CHECK_FALSE(q.queue.Next(q.terms));
+}
+
 TEST_CASE("the same request goes on in its unfinished collection; another, or a finished one, begins anew") {
   Queue q({"one"});
   const auto same = q.queue.Open("key", "{}", {"not used"}, {}, SampleRun(), false);

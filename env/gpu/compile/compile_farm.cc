@@ -71,10 +71,10 @@ Prepared PrepareCuda(const CudaToolchain& toolchain, const Headers& tamed, const
   request.options = {"--gpu-architecture=" + asked.architecture,
                      "--std=c++20",
                      "-default-device",
-                     "-lineinfo",
                      "--ptxas-options=-v",
                      "-D__KEVIN__",
                      "-w"};
+  if (asked.lines) request.options.emplace_back("-lineinfo");
   for (const fs::path& folder : folders) request.options.push_back("-I" + folder.string());
   for (const fs::path& folder : toolchain.includes) request.options.push_back("-I" + folder.string());
   if (source.precompiled) request.options.insert(request.options.end(), {"-pch", "-pch-messages=false"});
@@ -93,7 +93,8 @@ Prepared PreparePtx(const CudaToolchain& toolchain, const GpuCompileRequest& ask
   Prepared prepared;
   prepared.request.kind = "ptx";
   prepared.request.text = asked.device_text;
-  prepared.request.options = {"-arch=" + asked.architecture, "-verbose", "-Xptxas=-v", "-lineinfo"};
+  prepared.request.options = {"-arch=" + asked.architecture, "-verbose", "-Xptxas=-v"};
+  if (asked.lines) prepared.request.options.emplace_back("-lineinfo");
   return prepared;
 }
 

@@ -47,6 +47,7 @@ struct GpuCompileRequest {
   std::string architecture = "sm_90a";
   std::vector<std::filesystem::path> include_directories;  // --include
   bool debug = false;                                      // printf is allowed; never for a speed-up
+  bool lines = false;                                      // the machine code tells lines of the text
 };
 
 struct GpuCompiled {

@@ -175,6 +175,28 @@ TEST_CASE("while an episode confirms its winner the next one begins, and not bef
   CHECK(f.Query("SELECT count(*) FROM evaluations WHERE purpose = 'confirm'") == 2);
 }
 
+TEST_CASE("one episode at a time announces the problem of the next one before its last turn") {
+  Fixture f(3);
+  f.options.parallel = 1;
+  f.options.episode.workload.size = "small";
+  size_t before_last = 0, in_last = 0;
+  f.environment.before_evaluate = [&](int call) {
+    if (call == 3) before_last = f.environment.expected.size();
+    if (call == 4) in_last = f.environment.expected.size();
+  };
+  CHECK(f.Run().complete);
+  CHECK((before_last == 0 && in_last == 1));
+  CHECK(f.environment.expected ==
+        std::vector<std::string>(2, "level1/19 cpp small"));  // none follows the last one
+
+  SECTION("many keep the device busy") {
+    Fixture many(3);
+    many.options.parallel = 2;
+    CHECK(many.Run().complete);
+    CHECK(many.environment.expected.empty());
+  }
+}
+
 TEST_CASE("stopped, the turn in hand is thrown away and the item goes back") {
   Fixture f(1);
   f.options.parallel = 1;

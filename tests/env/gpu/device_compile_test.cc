@@ -1,5 +1,6 @@
 // Device code compiled for real, with no GPU: what works, what is known of the result, and the messages for the author.
 
+#include <cstring>
 #include <fstream>
 
 #include "env/gpu/compile/device_source.h"
@@ -19,6 +20,23 @@ KernelInfo CompileK(Farm& farm, const std::string& text) {
   CHECK(compiled.log.empty());  // NVRTC complains here when it cannot precompile headers
   REQUIRE(compiled.module.kernels.size() == 1);
   return compiled.module.kernels[0];
+}
+
+// The contents of the sections with instructions of an ELF file of 64 bits.
+std::vector<std::string> InstructionsOf(const std::string& cubin) {
+  const auto number = [&](size_t at, size_t bytes) {
+    uint64_t value = 0;
+    std::memcpy(&value, cubin.data() + at, bytes);
+    return value;
+  };
+  const uint64_t table = number(0x28, 8), entry = number(0x3a, 2), count = number(0x3c, 2);
+  constexpr uint64_t kExecutable = 4;
+  std::vector<std::string> contents;
+  for (uint64_t at = table; at < table + count * entry; at += entry) {
+    if (number(at + 8, 8) & kExecutable)
+      contents.push_back(cubin.substr(number(at + 0x18, 8), number(at + 0x20, 8)));
+  }
+  return contents;
 }
 
 }  // namespace
@@ -282,6 +300,28 @@ TEST_CASE("what a text breaks of the rules comes back as refused; printf is allo
   const GpuCompiled allowed = farm->Compile(request);
   CHECK(allowed.cached);
   CHECK(allowed.refused.empty());
+}
+
+TEST_CASE("line numbers are there where they are asked for, and change no machine code") {
+  if (!TestToolchain()) return;
+  Farm farm;
+  for (const std::string kind : {"cuda", "ptx"}) {
+    GpuCompileRequest request;
+    request.kind = kind;
+    request.device_text = kind == "cuda" ? kRelu : farm.Compile(kRelu, {"relu"}).module.ptx;
+    request.kernels = {kind == "cuda" ? "relu" : "_Z4reluPKfPfi"};
+    const std::string without = farm->Compile(request).module.cubin;
+    request.lines = true;
+    const std::string with = farm->Compile(request).module.cubin;
+    INFO(kind);
+    REQUIRE(!without.empty());
+    CHECK_FALSE(Contains(without, ".debug_line"));
+    CHECK(Contains(with, ".debug_line"));
+    const std::vector<std::string> code = InstructionsOf(without);
+    REQUIRE(code.size() == 1);
+    CHECK(code[0].size() > 64);
+    CHECK(code == InstructionsOf(with));
+  }
 }
 
 TEST_CASE("PTX is assembled, with the report, the rules and the errors") {

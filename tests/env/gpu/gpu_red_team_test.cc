@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 
+#include "env/gpu/runner/device_memory.h"
+#include "env/gpu/runner/driver.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
 #include "tests/env/cpu/mlp_candidates.h"
@@ -137,6 +139,38 @@ TEST_CASE("parameters in one block are judged on a GPU as any others") {
   std::string wrong = kMlpCuda;
   wrong.replace(wrong.find("b7_offset"), 9, "b6_offset");
   CHECK(std::holds_alternative<Wrong>(judged(wrong)));
+}
+
+// Nearly all memory beside the session of another problem is taken by this process.
+TEST_CASE("a kernel whose workspaces do not fit beside other problems is judged without them") {
+  if (!SharedGpu()) return;
+  const auto judge = [](const std::string& problem, const std::string& size, const std::string& text) {
+    EvaluateOptions options;
+    options.workload.size = size;
+    const Outcome outcome = SharedGpu()->Evaluate(ListedProblem(problem), {"cuda", text}, options).outcome;
+    Print(problem + ", " + size, outcome);
+    return outcome;
+  };
+  const auto relu = [](const std::string& gibibytes) {
+    return "__global__ void relu(const float* x, float* out, float* w) {\n"
+           "  const long i = blockIdx.x * 256L + threadIdx.x;\n  w[i] = fmaxf(x[i], 0);\n  out[i] = w[i];\n}\n"
+           "void launch(const float* x, float* out) {\n  float* w = workspace<float>(" +
+           gibibytes + " * 268435456L);\n  relu<<<B * N / 256, 256>>>(x, out, w);\n}\n";
+  };
+  CHECK(IsMeasured(judge("level1/19", "small", relu("1"))));
+  CHECK(IsMeasured(judge("level1/19", "full", relu("7"))));  // a session of 12 GiB at least
+  LoadDriver();
+  CuHandle context = nullptr;
+  KEVIN_CU(DevicePrimaryCtxRetain, &context, 0);
+  KEVIN_CU(CtxSetCurrent, context);
+  size_t free_bytes = 0, total_bytes = 0;
+  KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
+  constexpr size_t kLeft = size_t{4} << 30;
+  REQUIRE(free_bytes > 2 * kLeft);
+  const DeviceBuffer taken(free_bytes - kLeft);
+  const Outcome fits = judge("level1/19", "small", relu("8"));
+  INFO(OutcomeReason(fits));
+  CHECK(IsMeasured(fits));
 }
 
 // The standing check of the clock: eager's own form, four numbers at once.
