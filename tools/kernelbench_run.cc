@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "agent/events.h"
@@ -34,7 +35,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kPublishedKind = "modelnew";
 constexpr int kMostThreads = 16;
-constexpr int kMostFailures = 3;  // evaluations without a verdict, one after the other
+constexpr size_t kMostFailures = 3;  // problems that cannot be judged, without a verdict between them
 
 std::string ResultsFolder(const KernelBenchRunOptions& options) {
   if (!options.results.empty()) return options.results;
@@ -255,7 +256,9 @@ class PublishedRun {
     } catch (const Error& error) {
       const std::lock_guard lock(mutex_);
       // One problem that cannot be judged ends no run; a machine that judges nothing does.
-      if (error.code() == ExitCode::kInterrupted || ++failures_ > kMostFailures) throw;
+      if (error.code() == ExitCode::kInterrupted) throw;
+      failed_.insert(item.problem->id);
+      if (failed_.size() > kMostFailures) throw;
       tally_.left_out.push_back(fmt::format("{}: {}", item.one->name, error.what()));
       return;
     }
@@ -270,7 +273,7 @@ class PublishedRun {
   void Keep(const Item& item, Json event, const Evaluation* fresh) {
     if (fresh != nullptr) {
       const std::lock_guard lock(mutex_);
-      failures_ = 0;
+      failed_.clear();
       results_.Add(*item.one, item.key, *fresh, event);
     }
     const Compared compared = compat_ ? CompareWithKernelBench(item) : Compared();
@@ -325,7 +328,8 @@ class PublishedRun {
   std::string unknown_;                          // the id of the last problem that is not there
   std::string noted_;                            // the id of the last problem in tally_.sizes
   size_t next_ = 0;
-  int begun_ = 0, failures_ = 0;  // failures_: one after the other
+  int begun_ = 0;
+  std::set<std::string> failed_;  // problems, since the last verdict
   std::exception_ptr failure_;
 };
 

@@ -131,13 +131,15 @@ class ShapesAsLists(ast.NodeTransformer):
 def aten_module(torch, operators, direct):
     """The module `torch` of TorchScript, with the given ATen operators only. Python's torch.NAME may be missing
     (torch.linear) or have other defaults (torch.triplet_margin_loss). With `direct` they are the functions that modules
-    call, which have ATen's defaults and cost a few microseconds less than torch.ops.aten.NAME."""
+    call, which cost a few microseconds less than torch.ops.aten.NAME: of all operators but losses, whose `reduction` is
+    none there by default and the mean in ATen."""
     module = types.ModuleType("aten")
     for name in sorted(operators):
-        if not torch._C._jit_get_schemas_for_operator("aten::" + name):
+        schemas = torch._C._jit_get_schemas_for_operator("aten::" + name)
+        if not schemas:
             raise Refusal(f"torch.{name} is no operator on tensors")
         function = None
-        if direct:
+        if direct and not any(argument.name == "reduction" for schema in schemas for argument in schema.arguments):
             function = getattr(torch._C._VariableFunctions, name, None) or getattr(torch._C._nn, name, None)
         setattr(module, name, function or getattr(torch.ops.aten, name))
     return module

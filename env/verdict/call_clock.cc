@@ -14,6 +14,7 @@ constexpr double kOfTime = 0.03;  // of the events' time
 constexpr double kSlack_us = 1;   // the events themselves
 constexpr double kSpreads = 5, kStandardErrors = 2;
 constexpr double kLeastSpread_us = 0.5;
+constexpr double kBusy_us = 20, kBusyShare = 0.25;
 constexpr double kSpreadOfDeviation = 1.4826;  // standard deviations in a median absolute deviation
 
 struct ExcessMean {
@@ -77,6 +78,15 @@ std::string CallClock::Contradiction() const {
   const double allowed_us = kOfTime * time.mean + kSlack_us +
                             kStandardErrors * std::hypot(calls.standard_error, empty.standard_error);
   return beyond_us <= allowed_us ? "" : says(time.mean, time.mean + beyond_us);
+}
+
+bool CallClock::IsHostBusy() const {
+  std::vector<double> sorted = empty_excess_us_;
+  std::sort(sorted.begin(), sorted.end());
+  const double undisturbed_us = sorted.empty() ? 0 : sorted[sorted.size() / 8];
+  const auto late = std::count_if(sorted.begin(), sorted.end(),
+                                  [&](double excess_us) { return excess_us > undisturbed_us + kBusy_us; });
+  return static_cast<double>(late) >= kBusyShare * static_cast<double>(sorted.size()) && late > 0;
 }
 
 }  // namespace kevin

@@ -210,10 +210,17 @@ TEST_CASE("infrastructure that breaks keeps what was judged") {
   REQUIRE(tally.left_out.size() == 1);
   CHECK(tally.left_out[0].starts_with("level_1_problem_19_sample_1_kernel.py: "));
   CHECK(Json::parse(Read(f.run / "eval_results.json"))["19"].size() == 1);
-  // Several, one after the other, are the machine's fault.
+  // And one problem, however many candidates it has.
   for (const char* sample : {"1", "2", "3", "4"})
     Write(f.run / (std::string("level_1_problem_21_sample_") + sample + "_kernel.py"), "// error\n");
+  tally = f.Judge();
+  CHECK((tally.stored == 2 && tally.left_out.size() == 5));
+  // Several problems, one after the other, are the machine's fault.
+  for (const char* number : {"22", "23", "24"})
+    Write(f.run / (std::string("level_1_problem_") + number + "_sample_1_kernel.py"), "// error\n");
   CHECK_THROWS_AS(f.Judge(), Error);
+  for (const char* number : {"22", "23", "24"})
+    fs::remove(f.run / (std::string("level_1_problem_") + number + "_sample_1_kernel.py"));
   CHECK(Json::parse(Read(f.run / "eval_results.json"))["20"].size() == 1);
   for (const char* sample : {"1", "2", "3", "4"})
     Write(f.run / (std::string("level_1_problem_21_sample_") + sample + "_kernel.py"), "// wrong\n");

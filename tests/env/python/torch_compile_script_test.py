@@ -60,6 +60,22 @@ class Reference(unittest.TestCase):
         forward, _ = load("def forward(x):\n    return x.view([1] + x.size() + [1]) + x.shape[1]\n")
         self.assertEqual(list(forward(x).shape), [1, 4, 8, 1])
 
+    def test_losses_are_means_by_default_in_every_form(self):
+        a, b, c = torch.rand(4, 8), torch.rand(4, 8), torch.rand(4, 8)
+        sign, classes = torch.ones(4, 8), torch.tensor([1, 0, 7, 3])
+        calls = {"mse_loss": (a, b), "l1_loss": (a, b), "smooth_l1_loss": (a, b), "huber_loss": (a, b), "kl_div": (a, b),
+                 "cross_entropy_loss": (a, classes), "nll_loss": (a, classes), "triplet_margin_loss": (a, b, c),
+                 "binary_cross_entropy": (a, b), "binary_cross_entropy_with_logits": (a, b),
+                 "hinge_embedding_loss": (a, sign), "cosine_embedding_loss": (a, b, torch.ones(4)),
+                 "margin_ranking_loss": (a, b, sign), "soft_margin_loss": (a, sign)}
+        for name, arguments in sorted(calls.items()):
+            names = ", ".join(f"x{i}" for i in range(len(arguments)))
+            for direct in (False, True):
+                with self.subTest(name, direct=direct):
+                    forward, _ = torch_compile.load_reference(
+                        torch, "test", f"def forward({names}):\n    return torch.{name}({names})\n", ALLOWED, direct)
+                    self.assertEqual(list(forward(*arguments).shape), [])
+
     def test_parameters_as_one_dict(self):
         forward, as_dict = load("def forward(x, p: Dict[str, Tensor]):\n    return x + p['w_' + str(1)]\n")
         self.assertTrue(as_dict)
