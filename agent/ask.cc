@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "agent/machine.h"
 #include "agent/parse.h"
@@ -50,9 +52,10 @@ TurnRecord Asker::Ask(int number, ConversationContext* context,
   };
   on_phase("generate");
   const PhaseGate::Pass answering(gate_, PhaseGate::kAnswer, cancel_);
-  std::optional<DeviceLock> quiet;
-  if (const std::string device = policy_.ComputesOn(); !device.empty())
-    quiet.emplace(LockNameOf(device), LockMode::kShared, nullptr, cancel_);
+  const std::vector<std::string> further = policy_.FurtherLocks();
+  std::set<std::string> locks(further.begin(), further.end());
+  if (const std::string device = policy_.ComputesOn(); !device.empty()) locks.insert(LockNameOf(device));
+  const SharedDevices quiet(locks, cancel_);
   const auto start = std::chrono::steady_clock::now();
   const Completion completion = CompleteShortened(&request, context);
   turn.generate_s = SecondsSince(start);

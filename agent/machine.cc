@@ -109,10 +109,21 @@ std::string LockNameOf(const std::string& device) {
   return "gpu-cuda-" + device.substr(5);
 }
 
-SharedDevices::SharedDevices(const std::vector<std::string>& devices) {
+namespace {
+
+std::set<std::string> LockNamesOf(const std::vector<std::string>& devices) {
   std::set<std::string> names;
   for (const std::string& device : devices) names.insert(LockNameOf(device));
-  for (const std::string& name : names) locks_.emplace_back(name, LockMode::kShared, nullptr);
+  return names;
+}
+
+}  // namespace
+
+SharedDevices::SharedDevices(const std::vector<std::string>& devices)
+    : SharedDevices(LockNamesOf(devices), nullptr) {}
+
+SharedDevices::SharedDevices(const std::set<std::string>& locks, const std::atomic<bool>* stop) {
+  for (const std::string& name : locks) locks_.emplace_back(name, LockMode::kShared, nullptr, stop);
 }
 
 EnvironmentOptions EnvironmentOptionsFor(int threads, const std::string& isolation) {

@@ -1,9 +1,11 @@
 #pragma once
 // This process's surroundings: the machine for prompts and records, folders, and its own command line.
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,8 @@ std::string LockNameOf(const std::string& device);
 class SharedDevices {
  public:
   explicit SharedDevices(const std::vector<std::string>& devices);
+  // By the names of the locks. Throws Error(kInterrupted) when *stop is set while it waits; `stop` may be null.
+  SharedDevices(const std::set<std::string>& locks, const std::atomic<bool>* stop);
 
  private:
   std::deque<DeviceLock> locks_;

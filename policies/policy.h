@@ -234,6 +234,8 @@ class Policy {
   // The device of this machine on which answers are computed: "cpu", "cuda:0"; empty: none. No answer is requested
   // while a pair is timed on it.
   virtual std::string ComputesOn() const { return ""; }
+  // The locks (env/process/machine.h, DeviceLock) of further devices on which the same answers are computed.
+  virtual std::vector<std::string> FurtherLocks() const { return {}; }
   // Whether many answers at once take little more time than one, so that episodes do better to wait for each other.
   virtual bool AnswersTogether() const { return false; }
   // Whether it reads Task::shape_graphs, which are empty otherwise.

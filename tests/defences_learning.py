@@ -37,7 +37,7 @@ DEFENCES = [
      "if (false) {", "commands_test", '"policy check says*"'),
     # --- Nothing computes on a device that is timed ---
     ("answers", "answers wait while a pair is timed", "agent/ask.cc",
-     "quiet.emplace(LockNameOf(device), LockMode::kShared, nullptr, cancel_);", "static_cast<void>(device);", "agent_test",
+     "!device.empty()) locks.insert(LockNameOf(device));", "!device.empty()) locks.clear();", "agent_test",
      '"no answer is computed*"'),
     ("names", "each device has a lock of its own", "agent/machine.cc", "return \"gpu-cuda-\" + device.substr(5);",
      "return \"cpu\";", "agent_test", '"no answer is computed*"'),
@@ -106,7 +106,30 @@ DEFENCES = [
      "layers_[static_cast<size_t>(layer)].pieces) Free(&piece);", "layers_[static_cast<size_t>(layer)].pieces) static_cast<void>(piece);",
      "train_test", '"a rank has only its share*"'),
     ("whole", "weights are whole again when they answer and are saved", "policies/local/train/trainer.cc",
-     "if (shards_) shards_->MakeWhole();", "", "train_test", '"the model of a sharded checkpoint*"'),
+     "    shards_->MakeWhole();\n", "", "train_test", '"the model of a sharded checkpoint*"'),
+    # --- Ranks that sample together ---
+    ("summed", "ranks that sample together draw what one draws", "policies/local/train/split_model.cc",
+     "  sums_.Sum(&sum);\n", "", "train_test", '"ranks that sample together*"'),
+    ("followed", "their slices follow the shards after a step", "policies/local/train/split_sampling.cc",
+     "{ model_.Take(layer); }", "{ if (layer == 0) model_.Take(layer); }", ONLINE,
+     '"two processes that sample together*"'),
+    ("paused", "a rank learns only while the engine is paused", "policies/local/train/split_sampler.cc",
+     "changed_.wait(lock, [this] { return is_paused_ || has_ended_; });", "", "train_test", '"answers in progress*"'),
+    ("slice", "a slice and its cache are given up while it learns", "policies/local/train/split_sampler.cc",
+     "  model_.Free();\n", "", "train_test", '"a rank has its part*"'),
+    ("saved", "a run whose weights are never whole saves whole models", "policies/local/train/trainer.cc",
+     "if (!shards_ || !options_.split_sampler) return nullptr;", "return nullptr;", "train_test",
+     '"checkpoint and trained model are whole*"'),
+    ("lost", "a rank lost while all sample ends the others", "policies/local/train/split_sampler.cc",
+     "  on_failure_(error);\n", "  static_cast<void>(error);\n", "train_test", '"a rank whose connection*"'),
+    ("asking", "the same for the runs that ask it", "agent/train/rollouts.cc",
+     "if (!failure_ && (failure_ = failure())) drain_ = stop_ = true;", "", ONLINE,
+     '"where one of two processes that sample together*"'),
+    ("fits", "the plan splits the sampler where it does not fit", "policies/local/train/train_plan.cc",
+     "options_.split_sampler || (options_.choose_split_sampler && is_too_large &&", "options_.split_sampler || (false &&",
+     "train_batches_test", '"where whole weights and cache*"'),
+    ("all-split", "all ranks are split where one must be", "policies/local/train/serve_training.cc",
+     "    ranks_->Largest(&any);\n", "", "train_test", '"where one rank has too little*"'),
     ("passes", "all ranks run the same number of passes", "policies/local/train/trainer.cc",
      "if (t_.shards_ == nullptr || update->micros.size() >= passes) return;",
      "if (t_.shards_ == nullptr || passes > 0) return;", "train_test", '"sharded weights learn*"'),
@@ -171,4 +194,4 @@ DEFENCES = [
 ]
 
 # Whose test has not been seen to fail yet: it needs a GPU.
-NOT_TRIED = {"merged"}
+NOT_TRIED = {"merged", "summed", "followed", "paused", "slice", "saved", "lost", "asking", "fits", "all-split"}

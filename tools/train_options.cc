@@ -9,10 +9,13 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/conversation.h"
+#include "agent/train/placement.h"
 #include "env/device_pool.h"
 #include "env/error.h"
 #include "env/problem/problem.h"
 #include "env/process/runner_protocol.h"
+#include "policies/local/files/model_config.h"
+#include "policies/local/train/train_plan.h"
 #include "tools/command_line.h"
 #include "tools/device_options.h"
 #include "tools/record_options.h"
@@ -63,6 +66,11 @@ void AddTrainRequest(CLI::App* command, TrainRequest* o) {
   command
       ->add_flag("--shard", o->shard,
                  "Split the weights too over the ranks: for models that do not fit one GPU")
+      ->group("Model and memory");
+  command
+      ->add_flag("--split-sampler,!--no-split-sampler", o->split_sampler,
+                 "With --shard: all ranks sample together, each with a part of the heads and of the cache "
+                 "(default: where whole weights and cache do not fit one GPU)")
       ->group("Model and memory");
   command->add_flag("--optimizer-on-cpu", o->optimizer_on_cpu, "Keep the optimiser in main memory")
       ->group("Model and memory");
@@ -151,6 +159,28 @@ Algorithm AlgorithmOf(TrainRequest* request) {
 // Sampling in bfloat16 and training in it differ by 0.01 to 0.03 a token, two different policies by more than this.
 constexpr double kGapLimit = 0.2;
 
+namespace {
+
+void CheckSplitSampler(const TrainRequest& request) {
+  if (!request.split_sampler.value_or(false)) return;
+  const OnlineSettings& sampling = request.sampling;
+  if (!request.shard)
+    throw Error(ExitCode::kBadRequest, "--split-sampler samples from split weights", "add --shard");
+  if (!sampling.SamplesItself())
+    throw Error(ExitCode::kBadRequest, "--split-sampler: this run does not sample the model in training",
+                "add --online, --eval-suite or --test-suite, or leave it out");
+  if (!sampling.sampler_device.empty() || sampling.place.find("sampler") != std::string::npos)
+    throw Error(ExitCode::kBadRequest,
+                "--split-sampler samples on the ranks' own devices, not from a second copy",
+                "leave out --sampler-device and the sampler of --place");
+  const LocalRank rank = LocalRankFromEnvironment();
+  const local::CannotSplit why =
+      local::WhyNotSplit(local::ReadModelConfig(request.model), "none", rank.ranks);
+  if (!why.reason.empty()) throw Error(ExitCode::kBadRequest, why.reason, why.next);
+}
+
+}  // namespace
+
 local::TrainOptions OptionsFrom(const TrainRequest& request, const Algorithm& algorithm) {
   local::TrainOptions options = algorithm.train;
   options.model = request.model, options.output = request.output;
@@ -159,6 +189,9 @@ local::TrainOptions OptionsFrom(const TrainRequest& request, const Algorithm& al
   options.choose_recompute = !request.recompute.has_value();
   options.adam.on_cpu = request.optimizer_on_cpu;
   options.from_base = request.from_base, options.shard = request.shard;
+  options.split_sampler = request.split_sampler.value_or(false);
+  options.choose_split_sampler = !request.split_sampler.has_value();
+  CheckSplitSampler(request);
   if (options.shard && options.lora.rank > 0)
     throw Error(ExitCode::kBadRequest,
                 "--shard splits weights that are trained, and --lora trains none of them",

@@ -87,6 +87,7 @@ struct TrainRequest {
   double epochs = 0;
   uint64_t seed = 0;
   std::optional<bool> recompute;
+  std::optional<bool> split_sampler;
   bool shard = false;
   bool resume = false, optimizer_on_cpu = false, keep_cut_off = false, json = false;
   bool from_base = false;

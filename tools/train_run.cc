@@ -145,7 +145,8 @@ class TrainRun {
                                    options_.device,
                                    algorithm_.scheme,
                                    command_.model,
-                                   local::ReadModelConfig(command_.model).context};
+                                   local::ReadModelConfig(command_.model).context,
+                                   opened_.split ? locks_ : std::vector<std::string>{}};
       sampling_ = std::make_unique<SampledTraining>(request, command_.sampling, suites_, *trainer_, opened_,
                                                     progress_, StartJudges(command_.sampling));
       if (!suites_.test.empty()) sampling_->RequireUntested();
@@ -170,7 +171,7 @@ class TrainRun {
     ranks_.emplace(*trainer_, opened_);
     const RankMeeting::Met met = ranks_->Meet(
         {done_, options_.steps, options_.device, PlacementText(placement_, command_.sampling.Samples())});
-    holds_lock_ = met.holds_lock;
+    holds_lock_ = met.holds_lock, locks_ = met.locks;
     for (const std::string& line : met.lines) Say(line);
   }
 
@@ -194,7 +195,10 @@ class TrainRun {
                     opened_.steps > 0 ? fmt::format(", from step {} on", opened_.steps + 1) : ""));
     if (o.Samples() && opened_.ranks == 1) Say(PlacementText(placement_, true));
     if (!o.SamplesItself()) return;
-    Say(o.sampler_device.empty()
+    Say(opened_.split ? fmt::format("sampled by {} ranks together: each has 1/{} of the heads and of the "
+                                    "cache, and answers come from rank 0",
+                                    opened_.ranks, opened_.ranks)
+        : o.sampler_device.empty()
             ? "sampled from the same weights: nothing is copied after a step"
             : fmt::format("sampled from a second copy on {}, brought up to date after each step",
                           o.sampler_device));
@@ -398,7 +402,8 @@ class TrainRun {
   std::unique_ptr<SampledTraining> sampling_;
   const InterruptGuard* interrupt_ = nullptr;
   Placement placement_;
-  bool holds_lock_ = true;  // of options_.device, during steps
+  bool holds_lock_ = true;          // of options_.device, during steps
+  std::vector<std::string> locks_;  // of all ranks' devices
   std::optional<StepLog> log_;
   std::optional<double> peak_;  // FLOP/s
   std::string saved_folder_;

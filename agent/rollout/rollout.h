@@ -3,7 +3,8 @@
 // time (trajectories/work_queue.h).
 //
 // Each thread leases an item and runs its episode, or the missing part of it. `parallel` episodes make turns at
-// once; while one confirms its winner the next one begins. Policies answer and compilers work in parallel; a device
+// once; while one confirms its winner the next one begins. One at a time, the environment is told of the next problem
+// before an episode's last turn (Environment::Expect). Policies answer and compilers work in parallel; a device
 // measures one candidate at a time. One more thread renews the leases, takes over items of ended processes of this
 // machine, and checks the budget. Every event has one effect on the item:
 //

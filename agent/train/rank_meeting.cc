@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "agent/events.h"
+#include "agent/machine.h"
 #include "env/error.h"
 
 namespace kevin {
@@ -15,11 +16,8 @@ RankMeeting::Met RankMeeting::Meet(const Terms& terms) {
   if (ranks_ == 1) return met;
   char host[256] = "host";
   gethostname(host, sizeof(host) - 1);
-  const Json own = {{"host", host},
-                    {"device", terms.device},
-                    {"done", terms.done},
-                    {"steps", terms.steps},
-                    {"place", terms.place}};
+  const Json own = {{"host", host},         {"device", terms.device}, {"done", terms.done},
+                    {"steps", terms.steps}, {"place", terms.place},   {"lock", LockNameOf(terms.device)}};
   const std::vector<std::string> all = trainer_.Exchange(ToLine(own));
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const Json other = Json::parse(all[rank]);
@@ -32,6 +30,7 @@ RankMeeting::Met RankMeeting::Meet(const Terms& terms) {
     if (static_cast<int>(rank) < rank_ && other.at("host") == own.at("host") &&
         other.at("device") == own.at("device"))
       met.holds_lock = false;
+    met.locks.push_back(other.at("lock"));
     met.lines.push_back(fmt::format("rank {} of {} on {}: {}", rank, all.size(),
                                     other.at("host").get<std::string>(),
                                     other.at("place").get<std::string>()));

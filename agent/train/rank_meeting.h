@@ -28,6 +28,8 @@ class RankMeeting {
     // step, and a measurement that waits for the first would keep the second from beginning.
     bool holds_lock = true;
     std::vector<std::string> lines;  // "rank 0 of 2 on HOST: ..."; none for a single rank
+    std::vector<std::string>
+        locks;  // of the devices that the ranks train on (LockNameOf); none for a single rank
   };
   // Throws Error(kBadRequest) where steps differ.
   Met Meet(const Terms& terms);

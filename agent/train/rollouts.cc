@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <thread>
 
 #include "agent/journal.h"
@@ -39,13 +42,15 @@ PolicyOptions OnlinePolicyOptions(const OnlineSettings& settings, int64_t contex
 }
 
 Rollouts::Rollouts(const OnlineSettings& settings, const std::string& database, std::filesystem::path kernels,
-                   RunFile& run, Progress& progress, std::unique_ptr<Environment> judges)
+                   RunFile& run, Progress& progress, std::unique_ptr<Environment> judges,
+                   std::function<std::optional<Error>()> failure)
     : settings_(settings),
       kernels_(std::move(kernels)),
       run_(run),
       progress_(progress),
       store_(Store::Open(database, OpenMode::kCreate)),
-      environment_(std::move(judges)) {
+      environment_(std::move(judges)),
+      failure_(std::move(failure)) {
   const EpisodeOutput writable(kernels_);
 }
 
@@ -56,8 +61,9 @@ Workload Rollouts::Asked() const {
   return workload;
 }
 
-Rollouts::Entered Rollouts::Enter(const RolloutTerms& terms, const std::string& policy,
-                                  std::map<std::string, Problem>* problems) {
+std::optional<Rollouts::Entered> Rollouts::Enter(const RolloutTerms& terms, const std::string& policy,
+                                                 std::map<std::string, Problem>* problems,
+                                                 const CancelToken* drain) {
   CollectionSpec spec;
   std::vector<ProblemRecord> records;
   const ProblemSet all;
@@ -81,22 +87,68 @@ Rollouts::Entered Rollouts::Enter(const RolloutTerms& terms, const std::string& 
     if (std::chrono::steady_clock::now() > end)
       throw Error(ExitCode::kBroken, "rank 0 has not begun " + terms.what,
                   "start all ranks again with --resume");
+    if (*drain) return std::nullopt;
     std::this_thread::sleep_for(kQueueCheck);
     known = run_.Collection(terms.name);
   }
-  if (known) return {*known, queue.Join(*known, process)};
+  if (known) return Entered{*known, queue.Join(*known, process)};
   const auto opened = queue.Open(KeyOf(spec), ToJson(spec), EpisodesOf(spec), records, process, false);
   run_.SetCollection(terms.name, opened.collection);
-  return {opened.collection, opened.worker_run};
+  return Entered{opened.collection, opened.worker_run};
 }
+
+namespace {
+
+// The user's wishes, and a failure that ends a collection whatever it waits for.
+class CollectionWatch {
+ public:
+  CollectionWatch(const std::function<std::optional<Error>()>& failure, const CancelToken* asked_to_drain,
+                  const CancelToken* asked_to_stop)
+      : thread_([this, failure, asked_to_drain, asked_to_stop](const std::stop_token& end) {
+          while (!end.stop_requested()) {
+            if (asked_to_drain != nullptr && *asked_to_drain) drain_ = true;
+            if (asked_to_stop != nullptr && *asked_to_stop) stop_ = true;
+            if (!failure_ && (failure_ = failure())) drain_ = stop_ = true;
+            std::unique_lock lock(mutex_);
+            wake_.wait_for(lock, end, kQueueCheck, [] { return false; });
+          }
+        }) {}
+
+  const CancelToken* drain() const { return &drain_; }
+  const CancelToken* stop() const { return &stop_; }
+  // Throws the failure.
+  void End() {
+    thread_.request_stop(), thread_.join();
+    if (failure_) throw Error(*failure_);
+  }
+
+ private:
+  CancelToken drain_{false}, stop_{false};
+  std::optional<Error> failure_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  // last: it uses the rest
+};
+
+}  // namespace
 
 std::optional<std::string> Rollouts::Collect(const RolloutTerms& terms, Policy& policy,
                                              const PolicySettings& settings, const CancelToken* drain,
                                              const CancelToken* stop, TurnTimes* times) {
+  CollectionWatch watch(failure_, drain, stop);
+  const auto run = CollectWatched(terms, policy, settings, watch.drain(), watch.stop(), times);
+  watch.End();
+  return run;
+}
+
+std::optional<std::string> Rollouts::CollectWatched(const RolloutTerms& terms, Policy& policy,
+                                                    const PolicySettings& settings, const CancelToken* drain,
+                                                    const CancelToken* stop, TurnTimes* times) {
   std::map<std::string, Problem> problems;  // by content hash
-  const Entered entered = Enter(terms, policy.Name(), &problems);
+  const std::optional<Entered> entered = Enter(terms, policy.Name(), &problems, drain);
+  if (!entered) return std::nullopt;
   RolloutOptions options;
-  options.collection = entered.collection, options.worker_run = entered.worker_run;
+  options.collection = entered->collection, options.worker_run = entered->worker_run;
   const bool on_gpu = facts().device.starts_with("cuda");
   options.parallel = settings_.parallel > 0 ? settings_.parallel : on_gpu ? kParallelOnGpu : kParallelOnCpu;
   const MachineFacts machine = ReadMachine();
@@ -120,9 +172,9 @@ std::optional<std::string> Rollouts::Collect(const RolloutTerms& terms, Policy& 
   sources.settings = [&](const std::string&) { return settings; };
   const RolloutEnd end = RunRollout(store_, timed_environment, sources, options, Hooks(terms), drain, stop);
   times->generate_s += answering.Seconds(), times->judge_s += judging.Seconds();
-  store_.FinishRun(entered.worker_run);
+  store_.FinishRun(entered->worker_run);
   if (!end.complete) return std::nullopt;
-  return entered.collection;
+  return entered->collection;
 }
 
 RolloutHooks Rollouts::Hooks(const RolloutTerms& terms) {
@@ -141,8 +193,13 @@ RolloutHooks Rollouts::Hooks(const RolloutTerms& terms) {
 }
 
 TrainedPolicy::TrainedPolicy(std::string name, TrainerProcess& trainer, const TrainerProcess::Opened& opened,
-                             const OnlineSettings& settings, std::string device)
-    : name_(std::move(name)), model_(opened.model), device_(std::move(device)), trainer_(trainer) {
+                             const OnlineSettings& settings, std::string device,
+                             std::vector<std::string> locks)
+    : name_(std::move(name)),
+      model_(opened.model),
+      device_(std::move(device)),
+      locks_(std::move(locks)),
+      trainer_(trainer) {
   const PolicyOptions options = OnlinePolicyOptions(settings, opened.context);
   client_ = MakeRemotePolicy(local::LocalClientOptions(
       opened.model, opened.url, RemoteOptionsFor("openai:" + opened.model + "@" + opened.url, options)));
@@ -150,15 +207,27 @@ TrainedPolicy::TrainedPolicy(std::string name, TrainerProcess& trainer, const Tr
   settings_ = {SamplingFor(options, share.max_tokens), share.prompt_tokens};
 }
 
+void TrainedPolicy::RequireTrainer() const {
+  if (const auto failure = trainer_.PermanentFailure())
+    throw PolicyUnavailable(failure->code(), failure->what(), failure->next_step());
+}
+
 Completion TrainedPolicy::Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) {
+  Request asked = request;
+  // A server that is gone is not asked again, with growing delays, for minutes.
+  asked.on_attempt = [&](const RequestAttempt& attempt) {
+    if (request.on_attempt) request.on_attempt(attempt);
+    if (attempt.outcome == "failed") RequireTrainer();
+  };
   Completion completion;
   try {
-    completion = client_->Complete(request, cancel, on_text);
+    completion = client_->Complete(asked, cancel, on_text);
   } catch (const PromptTooLong&) {
     throw;
+  } catch (const PolicyUnavailable&) {
+    throw;
   } catch (const Error&) {
-    if (const auto failure = trainer_.PermanentFailure())
-      throw PolicyUnavailable(failure->code(), failure->what(), failure->next_step());
+    RequireTrainer();
     throw;
   }
   completion.model = VersionedModel(model_, completion.identity.weights_version.value_or(0));

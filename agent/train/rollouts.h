@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -61,20 +62,24 @@ struct OnlineSettings {
 // (VersionedModel) and the hash of its weights.
 class TrainedPolicy : public Policy {
  public:
-  // `name`: as stored with episodes. `device`: where the model is sampled, "cpu" or "cuda:N". `trainer` must outlive
-  // this.
+  // `name`: as stored with episodes. `device`: where the model is sampled, "cpu" or "cuda:N"; `locks`: of further devices,
+  // where the ranks sample together. `trainer` must outlive this.
   TrainedPolicy(std::string name, TrainerProcess& trainer, const TrainerProcess::Opened& opened,
-                const OnlineSettings& settings, std::string device);
+                const OnlineSettings& settings, std::string device, std::vector<std::string> locks = {});
 
   Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override;
   std::string Name() const override { return name_; }
   std::string ComputesOn() const override { return device_; }
+  std::vector<std::string> FurtherLocks() const override { return locks_; }
   bool AnswersTogether() const override { return true; }
 
   const PolicySettings& settings() const { return settings_; }
 
  private:
+  void RequireTrainer() const;  // throws PolicyUnavailable where it has ended
+
   const std::string name_, model_, device_;
+  const std::vector<std::string> locks_;
   TrainerProcess& trainer_;
   std::unique_ptr<RemotePolicy> client_;
   PolicySettings settings_;
@@ -91,10 +96,11 @@ struct RolloutTerms {
 
 class Rollouts {
  public:
-  // `judges`: one environment over all judges. The other references must outlive this. Throws
-  // Error(kBadRequest) for a database or an output folder that is not writable.
+  // `judges`: one environment over all judges. `failure`: of what the turns depend on; any thread. The other references
+  // must outlive this. Throws Error(kBadRequest) for a database or an output folder that is not writable.
   Rollouts(const OnlineSettings& settings, const std::string& database, std::filesystem::path kernels,
-           RunFile& run, Progress& progress, std::unique_ptr<Environment> judges);
+           RunFile& run, Progress& progress, std::unique_ptr<Environment> judges,
+           std::function<std::optional<Error>()> failure);
 
   const EnvironmentFacts& facts() const { return environment_->Facts(); }
   void ReleaseJudges() { environment_->ReleaseMemory(); }
@@ -104,7 +110,8 @@ class Rollouts {
 
   // Runs until every episode is stored, by this process or by others; continues an earlier, unfinished
   // collection of the same name. Returns the run that holds the episodes, nullopt when `drain` interrupted
-  // it. Several calls may run at once. Adds the times of this process's turns to *times.
+  // it. Several calls may run at once. Adds the times of this process's turns to *times. Throws the `failure` soon after it
+  // is there, also while other ranks are waited for.
   std::optional<std::string> Collect(const RolloutTerms& terms, Policy& policy,
                                      const PolicySettings& settings, const CancelToken* drain,
                                      const CancelToken* stop, TurnTimes* times);
@@ -113,8 +120,12 @@ class Rollouts {
   struct Entered {
     std::string collection, worker_run;
   };
-  Entered Enter(const RolloutTerms& terms, const std::string& policy,
-                std::map<std::string, Problem>* problems);
+  // nullopt: interrupted.
+  std::optional<Entered> Enter(const RolloutTerms& terms, const std::string& policy,
+                               std::map<std::string, Problem>* problems, const CancelToken* drain);
+  std::optional<std::string> CollectWatched(const RolloutTerms& terms, Policy& policy,
+                                            const PolicySettings& settings, const CancelToken* drain,
+                                            const CancelToken* stop, TurnTimes* times);
   Workload Asked() const;
   RolloutHooks Hooks(const RolloutTerms& terms);
 
@@ -124,6 +135,7 @@ class Rollouts {
   Progress& progress_;
   Store store_;
   const std::unique_ptr<Environment> environment_;
+  const std::function<std::optional<Error>()> failure_;
 };
 
 }  // namespace kevin

@@ -134,7 +134,7 @@ SampledTraining::SampledTraining(const SampledRequest& request, const OnlineSett
       suites_(suites),
       run_(request.output, opened.rank == 0, AskedFor(request, settings, suites)),
       rollouts_(settings, request.database, fs::path(request.output) / "kernels", run_, progress,
-                std::move(judges)) {
+                std::move(judges), [&trainer] { return trainer.PermanentFailure(); }) {
   const std::string name = "online:" + fs::absolute(request.output).lexically_normal().string();
   if (!settings.sampler.empty()) {
     auto served = std::make_unique<ServedSampler>(name, run_.id(), settings, request.model,
@@ -145,7 +145,7 @@ SampledTraining::SampledTraining(const SampledRequest& request, const OnlineSett
   } else {
     auto trained = std::make_unique<TrainedPolicy>(
         name, trainer, opened, settings,
-        settings.sampler_device.empty() ? request.device : settings.sampler_device);
+        settings.sampler_device.empty() ? request.device : settings.sampler_device, request.locks);
     settings_of_policy_ = trained->settings();
     policy_ = std::move(trained);
   }

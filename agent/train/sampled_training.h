@@ -60,10 +60,11 @@ struct SampledRequest {
   std::string output, database, algorithm;
   int64_t steps = 0;
   uint64_t seed = 0;
-  std::string device;   // of the trainer
-  Scheme scheme;        // tells which tasks are flat
-  std::string model;    // its folder
-  int64_t context = 0;  // of the model, in tokens
+  std::string device;                   // of the trainer
+  Scheme scheme;                        // tells which tasks are flat
+  std::string model;                    // its folder
+  int64_t context = 0;                  // of the model, in tokens
+  std::vector<std::string> locks = {};  // of all ranks' devices, where the ranks sample together
 };
 
 class SampledTraining {

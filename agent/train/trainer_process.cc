@@ -107,7 +107,8 @@ TrainerProcess::Opened TrainerProcess::Open(const local::TrainOptions& options, 
           opened.at("ranks"),
           opened.value("url", ""),
           opened.value("model", ""),
-          opened.value("context", int64_t{0})};
+          opened.value("context", int64_t{0}),
+          opened.value("split", false)};
 }
 
 void TrainerProcess::NameRun(const std::string& run) { Ask({{"run", run}}, "named"); }

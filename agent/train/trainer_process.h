@@ -26,6 +26,7 @@ class TrainerProcess {
     // The model's server, if one was asked for.
     std::string url, model;
     int64_t context = 0;  // tokens of prompt and reply
+    bool split = false;   // all ranks compute its answers together; it is rank 0's
   };
   // The user's part of local::SamplingOptions.
   struct Sampled {

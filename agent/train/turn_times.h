@@ -53,6 +53,7 @@ class TimedPolicy : public Policy {
   }
   std::string Name() const override { return policy_.Name(); }
   std::string ComputesOn() const override { return policy_.ComputesOn(); }
+  std::vector<std::string> FurtherLocks() const override { return policy_.FurtherLocks(); }
   bool AnswersTogether() const override { return policy_.AnswersTogether(); }
   bool ReadsGraphs() const override { return policy_.ReadsGraphs(); }
   std::string WhyNot(const Task& task) const override { return policy_.WhyNot(task); }

@@ -21,8 +21,8 @@ namespace {
 // Computes its answers on `device`, for some milliseconds.
 class ComputingPolicy : public Policy {
  public:
-  ComputingPolicy(std::string device, const std::atomic<bool>& timed)
-      : device_(std::move(device)), timed_(timed) {}
+  ComputingPolicy(std::string device, const std::atomic<bool>& timed, std::vector<std::string> further = {})
+      : device_(std::move(device)), further_(std::move(further)), timed_(timed) {}
 
   Completion Complete(const Request& request, const CancelToken*, const OnText&) override {
     for (int i = 0; i < 20; ++i) {
@@ -36,11 +36,13 @@ class ComputingPolicy : public Policy {
   }
   std::string Name() const override { return "computing"; }
   std::string ComputesOn() const override { return device_; }
+  std::vector<std::string> FurtherLocks() const override { return further_; }
 
   std::atomic<int> disturbed{0}, answers{0};
 
  private:
   const std::string device_;
+  const std::vector<std::string> further_;
   const std::atomic<bool>& timed_;
 };
 
@@ -69,9 +71,10 @@ void RunSideBySide(Policy& policy, const std::string& judge_on, int count, int t
   }
 }
 
-int Disturbed(const std::string& policy_on, const std::string& judge_on) {
+int Disturbed(const std::string& policy_on, const std::string& judge_on,
+              const std::vector<std::string>& further = {}) {
   std::atomic<bool> timed{false};
-  ComputingPolicy policy(policy_on, timed);
+  ComputingPolicy policy(policy_on, timed, further);
   RunSideBySide(policy, judge_on, 3, 4, [&] {
     timed = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -137,6 +140,8 @@ TEST_CASE("no answer is computed on a device while a pair is timed there") {
   CHECK(Disturbed("cpu", "cpu") == 0);
   CHECK(Disturbed("cuda:6", "cuda:6") == 0);
   CHECK(Disturbed("cuda:7", "cuda:7") == 0);
+  // Nor on a further device that computes the same answers.
+  CHECK(Disturbed("cuda:6", "cuda:7", {LockNameOf("cuda:7")}) == 0);
   // The check can fail: elsewhere nothing waits.
   CHECK(Disturbed("cuda:6", "cuda:7") > 0);
   CHECK(Disturbed("", "cuda:8") > 0);

@@ -27,6 +27,9 @@ std::unique_ptr<WeightSource> MakeCheckpointSource(const Checkpoint& checkpoint,
 // Norms 1, biases 0, the rest normal with deviation 0.02; each tensor depends on seed and name alone.
 std::unique_ptr<WeightSource> MakeRandomSource(uint64_t seed, at::Device device);
 
+// Leaves tensors as they are, for weights that are filled later.
+std::unique_ptr<WeightSource> MakeNoSource();
+
 Weights BuildWeights(const ModelConfig& config, const ModelOptions& options, WeightSource& source);
 
 // Views of all tensors that are not quantised, by their names in the checkpoint.

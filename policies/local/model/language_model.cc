@@ -102,6 +102,11 @@ at::ScalarType TorchType(NumberType type) {
 LanguageModel::LanguageModel(ModelConfig config, ModelOptions options, Weights weights)
     : config_(std::move(config)), options_(options), weights_(std::move(weights)) {}
 
+at::Tensor LanguageModel::Whole(at::Tensor partial) const {
+  if (partial_sum_) partial_sum_(&partial);
+  return partial;
+}
+
 at::Tensor LanguageModel::RunLayer(int index, const at::Tensor& x, const at::Tensor& cos,
                                    const at::Tensor& sin, const Attend& attend) const {
   const Layer& layer = weights_.layers[static_cast<size_t>(index)];
@@ -110,9 +115,9 @@ at::Tensor LanguageModel::RunLayer(int index, const at::Tensor& x, const at::Ten
       Apply(layer.qkv, RmsNorm(x, layer.input_norm, epsilon)).view({x.size(0), -1, config_.head_dim});
   const Heads of = PrepareHeads(qkv, config_.kv_heads, layer.q_norm, layer.k_norm, epsilon, cos, sin);
   const auto [middle, normed] =
-      AddAndNorm(x, Apply(layer.o, attend(index, of.q, of.k, of.v)), layer.ffn_norm, epsilon);
+      AddAndNorm(x, Whole(Apply(layer.o, attend(index, of.q, of.k, of.v))), layer.ffn_norm, epsilon);
   if (config_.IsSparse(index)) return Add(middle, ApplyExperts(layer.experts, config_, normed));
-  return Add(middle, Apply(layer.down, Swiglu(Apply(layer.gate_up, normed))));
+  return Add(middle, Whole(Apply(layer.down, Swiglu(Apply(layer.gate_up, normed)))));
 }
 
 at::Tensor LanguageModel::Run(const at::Tensor& ids, const at::Tensor& positions, const Attend& attend,

@@ -88,6 +88,10 @@ class LanguageModel {
   // For Hidden() of packed tokens. Empty functions: none.
   void SetLayerHooks(LayerHooks hooks) { hooks_ = std::move(hooks); }
 
+  // For weights of which this process has a slice (train/split_model.h): adds up the outputs of o_proj and down_proj,
+  // [T, hidden], over all slices, in place. Empty: the weights are whole.
+  void SetPartialSum(std::function<void(at::Tensor*)> sum) { partial_sum_ = std::move(sum); }
+
   const Weights& GetWeights() const { return weights_; }
 
   // LoRA: A uniform by Kaiming, B zero, so that outputs do not change at first. Projections of experts have adapters of
@@ -110,6 +114,7 @@ class LanguageModel {
  private:
   friend class WithoutAdapters;
 
+  at::Tensor Whole(at::Tensor partial) const;
   at::Tensor RunLayer(int layer, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
                       const Attend& attend) const;
   enum class Keep { kAll, kInputs, kHooks };  // for the backward pass
@@ -121,6 +126,7 @@ class LanguageModel {
   AdapterOptions adapters_;
   bool has_adapters_ = false;
   LayerHooks hooks_;
+  std::function<void(at::Tensor*)> partial_sum_;
 };
 
 // While it lives, the model computes without its adapters: what it was before they were trained. One at a time.

@@ -164,6 +164,14 @@ std::unique_ptr<WeightSource> MakeCheckpointSource(const Checkpoint& checkpoint,
   return std::make_unique<CheckpointSource>(checkpoint, device);
 }
 
+std::unique_ptr<WeightSource> MakeNoSource() {
+  class NoSource : public WeightSource {
+   public:
+    void Fill(const std::string&, const at::Tensor&) override {}
+  };
+  return std::make_unique<NoSource>();
+}
+
 std::unique_ptr<WeightSource> MakeRandomSource(uint64_t seed, at::Device device) {
   return std::make_unique<RandomSource>(seed, device);
 }

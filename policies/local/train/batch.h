@@ -84,7 +84,8 @@ Share ShareOf(size_t n, size_t parts, size_t part);
 //   to the trainer                  from it
 //   {"open": options}               {"opened": {"steps", "trained", "rank", "ranks"}}
 //   {"open": ..., "sample": {...}}  the same with "url", "model", "context": an OpenAI-compatible server over
-//                                   the weights being trained (serve_training.h)
+//                                   the weights being trained (serve_training.h); "split": true where all ranks
+//                                   compute its answers together, and the URL is rank 0's (split_sampling.h)
 //   {"run": id}                     {"named": id}          the run that served answers name as their origin
 //   {"step": batch}                 {"figures": figures}
 //   {"save": true}                  {"saved": folder}      a checkpoint

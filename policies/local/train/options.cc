@@ -90,6 +90,7 @@ void VisitAll(Options& o, const Visit& visit) {
   visit("dtype", o.dtype), visit("device", o.device), visit("quantization", o.quantization);
   visit("recompute", o.recompute), visit("choose_recompute", o.choose_recompute);
   visit("shard", o.shard);
+  visit("split_sampler", o.split_sampler), visit("choose_split_sampler", o.choose_split_sampler);
   VisitLoss(o.loss, visit);
   VisitParts(o, visit);
   visit("steps", o.steps), visit("updates_per_step", o.updates_per_step);

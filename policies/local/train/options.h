@@ -85,6 +85,9 @@ struct TrainOptions {
   bool recompute = false;             // activation checkpointing
   bool shard = false;                 // weights too are split over the ranks (sharded_weights.h)
   bool choose_recompute = true;       // also where the run would not fit otherwise (train_plan.h)
+  // Sharded: the ranks sample together, each with a slice of the weights (split_sampler.h), which are never whole.
+  bool split_sampler = false;
+  bool choose_split_sampler = true;  // also where sampling from whole weights would not fit (train_plan.h)
   LossOptions loss;
   ScheduleOptions schedule;
   AdamOptions adam;

@@ -227,16 +227,17 @@ std::unique_ptr<Ranks> JoinOverNccl(const Rendezvous& rendezvous, double seconds
   });
 }
 
-std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
-                                            const std::function<void(const std::string&)>& say,
-                                            const std::function<void(const Error&)>& on_lost) {
+namespace {
+
+// nullopt: one rank.
+std::optional<Rendezvous> RendezvousFromEnvironment() {
   const char* size = Variable("WORLD_SIZE", "SLURM_NTASKS");
   const char* rank = Variable("RANK", "SLURM_PROCID");
-  if (size == nullptr || rank == nullptr) return OneRank();
+  if (size == nullptr || rank == nullptr) return std::nullopt;
   Rendezvous rendezvous;
   rendezvous.size = Number("WORLD_SIZE", size, 1), rendezvous.rank = Number("RANK", rank, 0);
   if (rendezvous.rank >= rendezvous.size) throw Error(ExitCode::kBadRequest, "RANK is not below WORLD_SIZE");
-  if (rendezvous.size == 1) return OneRank();
+  if (rendezvous.size == 1) return std::nullopt;
   const char* host = Variable("MASTER_ADDR");
   const char* port = Variable("MASTER_PORT");
   if (host == nullptr || port == nullptr) {
@@ -248,18 +249,22 @@ std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
   const char* agent = Variable("TORCHELASTIC_USE_AGENT_STORE");
   rendezvous.agent_holds_store = agent != nullptr && std::string(agent) == "True";
   rendezvous.holds_store = rendezvous.rank == 0 && !rendezvous.agent_holds_store;
-  rendezvous.on_lost = on_lost;
   const char* attempt = Variable("TORCHELASTIC_RESTART_COUNT");
   rendezvous.name = attempt == nullptr ? "0" : attempt;
   if (const char* wait = Variable("KEVIN_JOIN_SECONDS"))
     rendezvous.join_seconds = Number("KEVIN_JOIN_SECONDS", wait, 1);
   if (const char* lost = Variable("KEVIN_LOST_SECONDS"))
     rendezvous.lost_seconds = Number("KEVIN_LOST_SECONDS", lost, 3);
+  return rendezvous;
+}
+
+std::unique_ptr<Ranks> Join(const Rendezvous& rendezvous, double seconds, at::Device device,
+                            const std::function<void(const std::string&)>& say) {
   const char* wanted = Variable("KEVIN_RANKS");
   const std::string how = wanted == nullptr ? "" : wanted;
   if (!how.empty() && how != "gloo" && how != "nccl")
     throw Error(ExitCode::kBadRequest, "KEVIN_RANKS=" + how + " is neither gloo nor nccl");
-  if (how == "nccl" || (how.empty() && device.is_cuda())) {
+  if (device.is_cuda() ? how != "gloo" : how == "nccl") {
     try {
       return JoinOverNccl(rendezvous, seconds, device);
     } catch (const Error& error) {
@@ -269,6 +274,28 @@ std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
     }
   }
   return JoinOverGloo(rendezvous, seconds);
+}
+
+}  // namespace
+
+std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
+                                            const std::function<void(const std::string&)>& say,
+                                            const std::function<void(const Error&)>& on_lost) {
+  std::optional<Rendezvous> rendezvous = RendezvousFromEnvironment();
+  if (!rendezvous) return OneRank();
+  rendezvous->on_lost = on_lost;
+  return Join(*rendezvous, seconds, device, say);
+}
+
+std::unique_ptr<Ranks> FurtherRanksFromEnvironment(const std::string& group, double seconds,
+                                                   at::Device device) {
+  std::optional<Rendezvous> rendezvous = RendezvousFromEnvironment();
+  if (!rendezvous) return OneRank();
+  rendezvous->name += "-" + group;
+  rendezvous->holds_store = false;  // the first group has it
+  if (device.is_cpu()) return JoinOverGloo(*rendezvous, seconds);
+  rendezvous->returns_early = true;
+  return Join(*rendezvous, seconds, device, [](const std::string&) {});
 }
 
 }  // namespace kevin::local

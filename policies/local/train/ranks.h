@@ -61,6 +61,7 @@ struct Rendezvous {
   double join_seconds = 50;        // that ranks wait for each other at the start
   double lost_seconds = 40;        // without a sign of life, until a rank is lost; at least 3
   bool agent_holds_store = false;  // torchrun does, and no rank
+  bool returns_early = false;      // NCCL: operations return when they are begun
   // A rank is lost, while this one may wait for it in an operation that does not end. Called once at most, by another
   // thread. Empty: operations alone tell.
   std::function<void(const Error&)> on_lost = {};
@@ -79,6 +80,11 @@ std::unique_ptr<Ranks> JoinOverNccl(const Rendezvous& rendezvous, double seconds
 std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
                                             const std::function<void(const std::string&)>& say,
                                             const std::function<void(const Error&)>& on_lost);
+// A further group of the same ranks, for another thread: threads that share a group would wait for each other. All ranks
+// call it, and the first group outlives it. A device that is a CPU: over Gloo. On a GPU operations return when they are
+// begun: they are part of the stream, and a rank that is lost meanwhile is noticed by the first group alone.
+std::unique_ptr<Ranks> FurtherRanksFromEnvironment(const std::string& group, double seconds,
+                                                   at::Device device);
 
 // The error of a rank that lost `whom`: "rank 2: it gives no sign".
 inline Error LostRank(int rank, const std::string& whom) {

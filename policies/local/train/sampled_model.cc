@@ -59,6 +59,8 @@ int64_t CacheTokens(const LanguageModel& model, const SamplingOptions& options, 
       "(--optimizer-on-cpu), or sample on another GPU (--sampler-device cuda:1)");
 }
 
+}  // namespace
+
 TorchRunnerOptions RunnerOptionsFor(const LanguageModel& model, const SamplingOptions& options) {
   const int64_t context = options.context_tokens > 0
                               ? std::min<int64_t>(options.context_tokens, model.Config().context)
@@ -71,15 +73,16 @@ TorchRunnerOptions RunnerOptionsFor(const LanguageModel& model, const SamplingOp
   return runner;
 }
 
-}  // namespace
-
 class SampledModel::Impl {
  public:
-  Impl(LanguageModel& model, std::unique_ptr<LanguageModel> second, const TrainOptions& training,
-       const SamplingOptions& options, int64_t version)
+  // `model`: of which `second` is a copy; null: there is no second copy.
+  Impl(LanguageModel* model, std::unique_ptr<LanguageModel> second, std::unique_ptr<ModelRunner> runner,
+       std::function<void()> refresh, const TrainOptions& training, const SamplingOptions& options,
+       int64_t version)
       : model_(model),
         second_(std::move(second)),
-        engine_(MakeModelRunner(Sampled(), RunnerOptionsFor(Sampled(), options))),
+        refresh_(std::move(refresh)),
+        engine_(std::move(runner)),
         api_(engine_, Served(training)),
         server_(api_, Http(options)),
         url_(server_.Url()) {
@@ -89,8 +92,6 @@ class SampledModel::Impl {
       Publish(version);
     }
   }
-
-  LanguageModel& Sampled() { return second_ ? *second_ : model_; }
 
   void SetRun(const std::string& run) {
     run_ = run;
@@ -108,6 +109,7 @@ class SampledModel::Impl {
           [&] {
             update();
             end = SteadySeconds();
+            if (refresh_) refresh_();
             Publish(version);
           },
           true);
@@ -146,7 +148,7 @@ class SampledModel::Impl {
   void CopyWeights(int64_t version) {
     const c10::NoGradGuard no_gradients;
     std::map<std::string, at::Tensor> trained;
-    for (const NamedParameter& p : model_.Parameters()) trained[p.name] = p.value;
+    for (const NamedParameter& p : model_->Parameters()) trained[p.name] = p.value;
     for (NamedParameter& p : second_->Parameters()) p.value.copy_(trained.at(p.name));
     // The copies are asynchronous; reading one number waits for all of them.
     const std::vector<NamedParameter> all = second_->Parameters();
@@ -158,8 +160,9 @@ class SampledModel::Impl {
     weights_->Set({version, Known(run_.empty() ? "" : fmt::format("{}@{}", run_, version))});
   }
 
-  LanguageModel& model_;
+  LanguageModel* const model_;
   const std::unique_ptr<LanguageModel> second_;
+  const std::function<void()> refresh_;
   const std::shared_ptr<ServedWeights> weights_ = std::make_shared<ServedWeights>();
   std::string run_;
   int64_t learnt_ = 0;  // by the trainer; the second set may be behind
@@ -170,8 +173,16 @@ class SampledModel::Impl {
 };
 
 SampledModel::SampledModel(LanguageModel& model, std::unique_ptr<LanguageModel> second,
+                           const TrainOptions& training, const SamplingOptions& options, int64_t version) {
+  LanguageModel& sampled = second ? *second : model;
+  std::unique_ptr<ModelRunner> runner = MakeModelRunner(sampled, RunnerOptionsFor(sampled, options));
+  impl_ = std::make_unique<Impl>(&model, std::move(second), std::move(runner), nullptr, training, options,
+                                 version);
+}
+SampledModel::SampledModel(std::unique_ptr<ModelRunner> runner, std::function<void()> refresh,
                            const TrainOptions& training, const SamplingOptions& options, int64_t version)
-    : impl_(std::make_unique<Impl>(model, std::move(second), training, options, version)) {}
+    : impl_(std::make_unique<Impl>(nullptr, nullptr, std::move(runner), std::move(refresh), training, options,
+                                   version)) {}
 SampledModel::~SampledModel() = default;
 
 const std::string& SampledModel::Url() const { return impl_->url(); }

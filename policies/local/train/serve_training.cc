@@ -1,5 +1,6 @@
 #include "policies/local/train/serve_training.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "policies/local/model/device.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/ranks.h"
+#include "policies/local/train/split_sampling.h"
 #include "policies/local/train/stored_shares.h"
 #include "policies/local/train/train_plan.h"
 #include "policies/local/train/trainer.h"
@@ -82,8 +84,9 @@ class Service {
   Service(const ModelMaker& make_model, std::function<void(const Error&)> on_lost)
       : make_model_(make_model), on_lost_(std::move(on_lost)) {}
 
-  // Tells other ranks why this one ends.
+  // Tells other ranks why this one ends. Any thread.
   void Leave(const std::string& why) {
+    if (split_) split_->Leave(why);
     if (ranks_) ranks_->Leave(why);
   }
 
@@ -103,7 +106,7 @@ class Service {
     if (request.contains("finish")) return {{"saved", Finish()}};
     if (request.contains("run")) return {{"named", NameRun(request.at("run"))}};
     if (request.contains("restore")) return {{"restored", Restore(request.at("restore"))}};
-    if (request.contains("exchange")) return {{"exchanged", ExchangeTexts(*ranks_, request.at("exchange"))}};
+    if (request.contains("exchange")) return {{"exchanged", Exchange(request.at("exchange"))}};
     throw Error(ExitCode::kBroken, "the trainer knows no such request");
   }
 
@@ -150,7 +153,8 @@ class Service {
     }
   }
 
-  // Says what the run needs before anything is loaded, and decides whether activations are recomputed.
+  // Says what the run needs before anything is loaded, and decides whether activations are recomputed, and whether the ranks
+  // sample together.
   void Plan(TrainOptions* options, const std::optional<SamplingOptions>& sampling) const {
     const at::Device device(options->device);
     const ModelConfig config = ReadModelConfig(options->model);
@@ -161,17 +165,56 @@ class Service {
       request.context_tokens = sampling->context_tokens > 0 ? sampling->context_tokens : config.context;
       request.cache_tokens = sampling->cache_tokens, request.judge_bytes = sampling->judge_bytes;
     }
+    options->split_sampler = IsSplit(config, *options, request);
+    options->choose_split_sampler = false;
     const TrainPlan plan = PlanTraining(config, *options, request);
     options->recompute = plan.recompute;
     if (ranks_->Rank() == 0) fmt::print(stderr, "kevin-trainer: {}\n", Printable(plan.text));
     if (plan.fits) return;
     // The plan is an estimate: what it misses by little is tried.
-    if (device.is_cuda() && std::max(plan.learning, plan.sampling) > request.device_bytes)
+    const int64_t sampling_bytes = plan.split ? plan.split_sampling : plan.sampling;
+    if (device.is_cuda() && std::max({plan.learning, sampling_bytes, plan.loading}) > request.device_bytes)
       throw Error(ExitCode::kMachine, plan.text, plan.next);
     if (ranks_->Rank() == 0) fmt::print(stderr, "kevin-trainer: {}\n", Printable(plan.next));
   }
 
+  // Where one rank has too little memory, all are split.
+  bool IsSplit(const ModelConfig& config, const TrainOptions& options,
+               const TrainPlanRequest& request) const {
+    if (options.split_sampler) {
+      const CannotSplit why = WhyNotSplit(config, options.quantization, ranks_->Size());
+      if (!why.reason.empty()) throw Error(ExitCode::kBadRequest, why.reason, why.next);
+      if (!options.shard || request.context_tokens == 0)
+        throw Error(ExitCode::kBadRequest, "a sampler is split where sharded weights are sampled",
+                    "add --shard and --online, or leave out --split-sampler");
+    }
+    if (!options.shard || ranks_->Size() == 1) return false;
+    const bool own = PlanTraining(config, options, request).split;
+    at::Tensor any = at::tensor({own ? 1.0 : 0.0}, at::kDouble);
+    ranks_->Largest(&any);
+    return any.item<double>() > 0;
+  }
+
+  void SampleTogether(const SamplingOptions& sampling, Json* opened) {
+    const at::Device device(trainer_->options().device);
+    sums_ = FurtherRanksFromEnvironment("sampling", kRankSeconds, device);
+    // A rank that waits for texts of others must not hold the GPU up, on which these may be waiting for answers.
+    if (device.is_cuda()) texts_ = FurtherRanksFromEnvironment("texts", kRankSeconds, at::kCPU);
+    split_ = std::make_unique<SplitSampling>(SplitSampling::Parts{*model_, *trainer_, *ranks_, *sums_},
+                                             sampling, [this](const Error& error) {
+                                               Leave(error.what());
+                                               on_lost_(error);
+                                             });
+    (*opened)["url"] = split_->Url(), (*opened)["model"] = split_->Name();
+    (*opened)["context"] = split_->ContextTokens(), (*opened)["split"] = true;
+  }
+
+  std::vector<std::string> Exchange(const std::string& own) {
+    return ExchangeTexts(texts_ ? *texts_ : *ranks_, own);
+  }
+
   void Sample(const TrainOptions& options, const SamplingOptions& sampling, Json* opened) {
+    if (options.split_sampler) return SampleTogether(sampling, opened);
     std::unique_ptr<LanguageModel> second;
     if (!sampling.device.empty()) {
       TrainOptions elsewhere = options;
@@ -186,42 +229,44 @@ class Service {
   }
 
   StepFigures Step(const Batch& batch) {
-    if (sampled_ == nullptr) return trainer_->Step(batch);
+    if (sampled_ == nullptr && split_ == nullptr) return trainer_->Step(batch);
     StepFigures figures;
-    const double sync_s = sampled_->Update(batch.step, [&] { figures = trainer_->Step(batch); });
+    const double sync_s = Update(batch.step, [&] { figures = trainer_->Step(batch); });
     figures.sync_s = sync_s;
     return figures;
   }
 
+  void RequireSampler() const {
+    if (sampled_ == nullptr && split_ == nullptr)
+      throw Error(ExitCode::kBroken, "nothing samples from this trainer");
+  }
+
+  double Update(int64_t version, const std::function<void()>& update) {
+    RequireSampler();
+    return split_ ? split_->Update(version, update) : sampled_->Update(version, update);
+  }
+
   double BringSamplerUp() {
-    if (sampled_ == nullptr) throw Error(ExitCode::kBroken, "nothing samples from this trainer");
-    return sampled_->BringUp();
+    RequireSampler();
+    return split_ ? 0 : sampled_->BringUp();
   }
 
   std::string NameRun(const std::string& run) {
-    if (sampled_ == nullptr) throw Error(ExitCode::kBroken, "nothing samples from this trainer");
-    sampled_->SetRun(run);
+    RequireSampler();
+    split_ ? split_->SetRun(run) : sampled_->SetRun(run);
     return run;
   }
 
   // The weights of an earlier checkpoint, for evaluation.
   int64_t Restore(const std::string& checkpoint) {
-    if (sampled_ == nullptr) throw Error(ExitCode::kBroken, "nothing samples from this trainer");
-    sampled_->Update(StepsOf(checkpoint), [&] { trainer_->Resume(checkpoint); });
+    Update(StepsOf(checkpoint), [&] { trainer_->Resume(checkpoint); });
     return trainer_->StepsDone();
   }
 
   std::string Finish() const {
     const TrainOptions& options = trainer_->options();
     const fs::path folder = fs::path(options.output) / (options.lora.rank > 0 ? "adapter" : "model");
-    if (ranks_->Rank() == 0) {
-      fs::remove_all(folder);  // of the same run, before it went on
-      if (options.lora.rank > 0) {
-        model_->SaveAdapters(folder, options.model);
-      } else {
-        model_->Save(folder, options.model);
-      }
-    }
+    trainer_->SaveModel(folder.string());
     ranks_->Wait();
     return folder.string();
   }
@@ -229,9 +274,11 @@ class Service {
   const ModelMaker& make_model_;
   const std::function<void(const Error&)> on_lost_;
   std::unique_ptr<Ranks> ranks_;
+  std::unique_ptr<Ranks> sums_, texts_;  // where the ranks sample together; texts_: on GPUs
   std::unique_ptr<LanguageModel> model_, reference_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<SampledModel> sampled_;
+  std::unique_ptr<SplitSampling> split_;
 };
 
 Json ErrorJson(ExitCode code, const std::string& what, const std::string& next) {

@@ -14,7 +14,9 @@
 #include <memory>
 #include <string>
 
+#include "policies/local/generate/model_runner.h"
 #include "policies/local/model/language_model.h"
+#include "policies/local/model/torch_runner.h"
 #include "policies/local/train/options.h"
 
 namespace kevin::local {
@@ -52,6 +54,9 @@ class SampledModel {
   // that the model has learnt. Throws Error(kMachine) when the cache does not fit.
   SampledModel(LanguageModel& model, std::unique_ptr<LanguageModel> second, const TrainOptions& training,
                const SamplingOptions& options, int64_t version);
+  // Over `runner`, which computes with copies of the weights; `refresh` brings them up to date at the end of each update.
+  SampledModel(std::unique_ptr<ModelRunner> runner, std::function<void()> refresh,
+               const TrainOptions& training, const SamplingOptions& options, int64_t version);
   ~SampledModel();
 
   const std::string& Url() const;   // "unix:..."
@@ -72,7 +77,10 @@ class SampledModel {
 
  private:
   class Impl;
-  const std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Impl> impl_;
 };
+
+// The pages of a runner's cache for `model`, and its other limits. Throws Error(kMachine) when they do not fit.
+TorchRunnerOptions RunnerOptionsFor(const LanguageModel& model, const SamplingOptions& options);
 
 }  // namespace kevin::local

@@ -21,17 +21,15 @@ std::vector<at::Tensor> Stacked(const Layer& layer) {
   return all;
 }
 
-c10::StorageImpl* StorageOf(const at::Tensor& flat) { return flat.storage().unsafeGetStorageImpl(); }
-
-void Resize(const at::Tensor& flat, size_t bytes) {
-  c10::StorageImpl* storage = StorageOf(flat);
-  storage->set_data_ptr_noswap(storage->allocator()->allocate(bytes));
-  storage->set_nbytes(bytes);
-}
-
 constexpr int64_t kNormNumbers = int64_t{1} << 20;
 
 }  // namespace
+
+void ResizeMemory(const at::Tensor& tensor, size_t bytes) {
+  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(storage->allocator()->allocate(bytes));
+  storage->set_nbytes(bytes);
+}
 
 double SquaresOf(const at::Tensor& values) {
   at::Tensor sum = at::zeros({}, values.options().dtype(at::kDouble));
@@ -42,13 +40,15 @@ double SquaresOf(const at::Tensor& values) {
   return sum.item<double>();
 }
 
-ShardedWeights::ShardedWeights(LanguageModel& model, const AdamOptions& options, Ranks& ranks)
-    : model_(model), options_(options), ranks_(ranks) {
+ShardedWeights::ShardedWeights(LanguageModel& model, const AdamOptions& options, Ranks& ranks, bool whole)
+    : model_(model), options_(options), ranks_(ranks), is_whole_(whole) {
   const c10::NoGradGuard no_gradients;
   layers_.resize(model.GetWeights().layers.size());
   for (size_t l = 0; l < layers_.size(); ++l) {
     layers_[l].leaves = model.LayerParameters(static_cast<int>(l));
     Lay(static_cast<int>(l), &layers_[l]);
+    if (whole) continue;
+    for (Piece& piece : layers_[l].pieces) Free(&piece);
   }
   LayerHooks hooks;
   hooks.begin = [this](int layer, bool backward) { Begin(layer, backward); };
@@ -99,7 +99,7 @@ void ShardedWeights::Lay(int layer, LayerShards* shards) {
 
 void ShardedWeights::Free(Piece* piece) {
   if (!piece->is_there) return;
-  Resize(piece->flat, 0);
+  ResizeMemory(piece->flat, 0);
   piece->is_there = false;
 }
 
@@ -108,7 +108,7 @@ void ShardedWeights::StartGathering(int layer) {
   const c10::NoGradGuard no_gradients;
   for (Piece& piece : layers_[static_cast<size_t>(layer)].pieces) {
     if (piece.is_there || piece.arriving) continue;
-    Resize(piece.flat, static_cast<size_t>(piece.flat.numel()) * piece.flat.element_size());
+    ResizeMemory(piece.flat, static_cast<size_t>(piece.flat.numel()) * piece.flat.element_size());
     const at::Tensor own = piece.weights.to(piece.flat.options());
     piece.arriving = ranks_.StartGather(own.view(at::kByte), piece.flat.view(at::kByte));
   }
@@ -165,8 +165,24 @@ void ShardedWeights::MakeWhole() {
     StartGathering(static_cast<int>(l) + 1);
     for (Piece& piece : layers_[l].pieces) Finish(&piece);
   }
-  EachPiece([](Piece& piece) { piece.gradient.reset(); });
+  DropGradients();
   is_whole_ = true;
+}
+
+void ShardedWeights::VisitLayers(const std::function<void(int layer)>& visit) {
+  const c10::NoGradGuard no_gradients;
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    StartGathering(static_cast<int>(l));
+    StartGathering(static_cast<int>(l) + 1);
+    for (Piece& piece : layers_[l].pieces) Finish(&piece);
+    visit(static_cast<int>(l));
+    if (is_whole_) continue;
+    for (Piece& piece : layers_[l].pieces) Free(&piece);
+  }
+}
+
+void ShardedWeights::DropGradients() {
+  EachPiece([](Piece& piece) { piece.gradient.reset(); });
 }
 
 double ShardedWeights::SumOfSquares() const {

@@ -22,14 +22,17 @@
 
 namespace kevin::local {
 
+// Of a tensor's storage, for all tensors that share it; 0 frees it. The numbers are lost.
+void ResizeMemory(const at::Tensor& tensor, size_t bytes);
+
 // In float64, of some numbers at a time.
 double SquaresOf(const at::Tensor& values);
 
 class ShardedWeights {
  public:
-  // `model`: trainable, all weights there, without adapters. It and `ranks` must outlive this. The weights are whole at
-  // first.
-  ShardedWeights(LanguageModel& model, const AdamOptions& options, Ranks& ranks);
+  // `model`: trainable, all weights there, without adapters. It and `ranks` must outlive this. `whole`: the weights are
+  // whole at first; otherwise each layer is freed as soon as it is shared out, as after Release.
+  ShardedWeights(LanguageModel& model, const AdamOptions& options, Ranks& ranks, bool whole = true);
   ~ShardedWeights();
   ShardedWeights(const ShardedWeights&) = delete;
   ShardedWeights& operator=(const ShardedWeights&) = delete;
@@ -37,6 +40,10 @@ class ShardedWeights {
   void Release();  // frees what other ranks have a share of; the model then only learns
   void
   MakeWhole();  // gathers all weights: sampling and saving need them. Their addresses change, gradients are dropped.
+  // Calls `visit` with each layer while its weights are whole, two layers at a time unless all are. For what takes of
+  // each layer only a part, or takes it elsewhere.
+  void VisitLayers(const std::function<void(int layer)>& visit);
+  void DropGradients();  // and their memory
 
   double SumOfSquares() const;  // of this rank's gradients
   void Update(double learning_rate, double gradient_scale);

@@ -100,7 +100,24 @@ class Planner {
     if (options_.shard) Shard();
     const int64_t token = int64_t{2} * config_.layers * config_.kv_heads * config_.head_dim * bytes_;
     plan_.cache = token * (request_.cache_tokens > 0 ? request_.cache_tokens : request_.context_tokens);
+    if (options_.shard && WhyNotSplit(config_, options_.quantization, request_.ranks).reason.empty()) Split();
   }
+
+  // A slice has the norms whole.
+  void Split() {
+    for (const ExpectedTensor& tensor : ExpectedTensors(config_)) {
+      if (!tensor.name.starts_with("model.layers.")) continue;
+      const bool is_whole = tensor.role == ExpectedTensor::Role::kNorm;
+      plan_.slice += bytes_ * tensor.Count() / (is_whole ? 1 : request_.ranks);
+    }
+    if (request_.context_tokens == 0) return;
+    // The slices are filled before the cache is made, from two layers at a time.
+    const int64_t cache = plan_.cache / request_.ranks + request_.judge_bytes;
+    plan_.split_sampling = bytes_ * ends_ + plan_.slice + plan_.optimizer + SumsOfEnds() +
+                           std::max(cache, 2 * bytes_ * layer_) + plan_.reference;
+  }
+
+  int64_t SumsOfEnds() const { return options_.adam.on_cpu ? 0 : 4 * ends_; }
 
   void Shard() {
     int64_t layers = 0;
@@ -108,14 +125,21 @@ class Planner {
       if (tensor.name.starts_with("model.layers.")) layers += tensor.Count();
     }
     const int64_t ends = plan_.parameters - layers, layer = layers / config_.layers, ranks = request_.ranks;
+    ends_ = ends, layer_ = layer;
     const bool on_cpu = options_.adam.on_cpu;
     plan_.weights = bytes_ * (ends + 2 * layer);
     plan_.gradients =
         ends * (bytes_ + (on_cpu ? 0 : 4)) + layer * (bytes_ + 4) + (on_cpu ? 0 : 4 * layers / ranks);
-    whole_ = plan_.whole_weights + plan_.optimizer + (on_cpu ? 0 : 4 * ends);
+    whole_ = plan_.whole_weights + plan_.optimizer + SumsOfEnds();
     plan_.gathering = ranks > 1 && !on_cpu ? 4 * std::max<int64_t>(ends / 2, 1) : 0;
   }
 
+  int64_t Sampling() const { return plan_.split ? plan_.split_sampling : plan_.sampling; }
+  // Each layer is freed as soon as it is shared out.
+  int64_t Loading() const {
+    return std::max(plan_.whole_weights + bytes_ * layer_, bytes_ * ends_ + plan_.optimizer) +
+           plan_.reference;
+  }
   int64_t Fixed() const { return plan_.weights + plan_.reference + plan_.gradients + plan_.optimizer; }
 
   void Decide() {
@@ -133,7 +157,11 @@ class Planner {
     plan_.sampling = whole_ > 0 || request_.context_tokens > 0
                          ? (whole_ > 0 ? whole_ : Fixed()) + plan_.cache + request_.judge_bytes
                          : 0;
-    plan_.fits = !known || std::max(plan_.learning, plan_.sampling) <= usable;
+    const bool is_too_large = known && plan_.sampling > usable;
+    plan_.split = options_.split_sampler || (options_.choose_split_sampler && is_too_large &&
+                                             plan_.split_sampling > 0 && plan_.split_sampling <= usable);
+    if (plan_.split) plan_.loading = Loading();
+    plan_.fits = !known || std::max({plan_.learning, Sampling(), plan_.loading}) <= usable;
     plan_.tokens_that_fit = known ? std::max<int64_t>(0, (usable - Fixed() - plan_.logits) / token) : 0;
     if (!plan_.fits) Advise(usable);
   }
@@ -144,7 +172,7 @@ class Planner {
     if (plan_.learning > usable && plan_.tokens_that_fit >= 1024)
       ways.push_back(fmt::format("--micro-tokens {}", plan_.tokens_that_fit / 1024 * 1024));
     if (!plan_.recompute) ways.push_back("--recompute");
-    if (plan_.sampling > usable && request_.context_tokens > 0) {
+    if (Sampling() > usable && request_.context_tokens > 0) {
       if (request_.judge_bytes > 0) {
         ways.push_back("smaller problems (--size small)");
         ways.push_back("a GPU of its own for judging (--place)");
@@ -178,6 +206,11 @@ class Planner {
           request_.cache_tokens > 0 ? request_.cache_tokens : request_.context_tokens, Gb(plan_.cache),
           request_.judge_bytes > 0 ? fmt::format(" and the judge ({})", Gb(request_.judge_bytes)) : "",
           Gb(plan_.sampling));
+    if (plan_.split_sampling > 0) {
+      plan_.text += fmt::format(", or {} with the sampler split over the ranks (a slice of {}, cache {})",
+                                Gb(plan_.split_sampling), Gb(plan_.slice), Gb(plan_.cache / request_.ranks));
+      if (plan_.split) plan_.text += ", as it is sampled here";
+    }
     if (options_.shard && request_.context_tokens == 0)
       plan_.text += fmt::format("; {} while saving", Gb(plan_.sampling));
     if (request_.device_bytes == 0) return;
@@ -189,12 +222,35 @@ class Planner {
   const TrainOptions& options_;
   const TrainPlanRequest& request_;
   const int bytes_;
-  int64_t whole_ = 0;  // sharded, while all weights are there
+  int64_t whole_ = 0;             // sharded, while all weights are there
+  int64_t ends_ = 0, layer_ = 0;  // numbers; sharded
   int64_t whole_token_ = 0, recomputed_token_ = 0;
   TrainPlan plan_;
 };
 
 }  // namespace
+
+CannotSplit WhyNotSplit(const ModelConfig& config, const std::string& quantization, int ranks) {
+  if (ranks < 2)
+    return {"a sampler is split over several ranks, and there is one", "start several ranks (torchrun)"};
+  if (quantization != "none")
+    return {"quantised weights are not split over the ranks that sample: their blocks run across heads",
+            "leave out --quantization or --split-sampler"};
+  if (config.experts > 0)
+    return {"a mixture of experts is not split over the ranks that sample", "leave out --split-sampler"};
+  if (config.kv_heads % ranks == 0 && config.ffn % ranks == 0) return {};
+  std::vector<int> possible;
+  for (int n = 2; n <= config.kv_heads; ++n) {
+    if (config.kv_heads % n == 0 && config.ffn % n == 0) possible.push_back(n);
+  }
+  const bool heads = config.kv_heads % ranks != 0;
+  return {fmt::format("a sampler split over {} ranks: the model's {} are {}, which {} does not divide", ranks,
+                      heads ? "heads of keys and values" : "columns of feed-forward layers",
+                      heads ? config.kv_heads : config.ffn, ranks),
+          possible.empty()
+              ? "leave out --split-sampler"
+              : fmt::format("start {} ranks, or leave out --split-sampler", fmt::join(possible, " or "))};
+}
 
 TrainPlan PlanTraining(const ModelConfig& config, const TrainOptions& options,
                        const TrainPlanRequest& request) {

@@ -14,6 +14,9 @@
 //                sharded (TrainOptions::shard): of the layers each rank has 4 bytes a number of summed gradients and the
 //                optimiser's 12, over R; weights and gradients of two layers are whole at a time, and all weights while
 //                the model is sampled or saved
+//                With split_sampler they are whole two layers at a time while the model is sampled and saved, too; sampling
+//                then needs 1/R of the layers' weights and of the cache. The weights are whole once, while they are loaded
+//                and shared out.
 //   gathering    one bucket of new weights in float32, during an update: not at the same time as activations
 //   cache        of keys and values, while the model is sampled; it is given up while the model learns
 //   judge        where kernels are judged on the same device: the largest problem, while the model is sampled
@@ -37,19 +40,29 @@ struct TrainPlanRequest {
 
 struct TrainPlan {
   int64_t parameters = 0, trained = 0;
-  int64_t whole_weights = 0;  // while sampling or saving
+  int64_t whole_weights = 0;  // while sampling or saving; with `split` while loading
+  int64_t slice = 0;  // of the layers' weights, that a rank samples with; sharded, if the model can be split
   int64_t weights = 0, reference = 0, gradients = 0, optimizer = 0, activations = 0, logits = 0,
           gathering = 0;
   int64_t cache = 0;       // of one context, or as asked for
   int64_t recomputed = 0;  // activations with recomputation
   bool recompute = false;  // as asked for, or because it does not fit otherwise
+  bool split = false;      // split_sampler, as asked for, or because sampling does not fit otherwise
   bool fits = false;
   // While learning, and while sampling; sharded without sampling, while saving.
   int64_t learning = 0, sampling = 0;
+  int64_t split_sampling = 0;   // the same with split_sampler; 0: it is not sampled, or cannot be split
+  int64_t loading = 0;          // with `split`: before the weights are shared out
   int64_t tokens_that_fit = 0;  // the largest forward pass; with recomputation if `recompute`
   std::string text;             // one line for the user
   std::string next;             // what to change, if it does not fit
 };
+
+// Why a model cannot be sampled by so many ranks together; empty: it can.
+struct CannotSplit {
+  std::string reason, next;
+};
+CannotSplit WhyNotSplit(const ModelConfig& config, const std::string& quantization, int ranks);
 
 // `options.micro_tokens` bounds a forward pass, unless one sample is longer.
 TrainPlan PlanTraining(const ModelConfig& config, const TrainOptions& options,

@@ -6,13 +6,17 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "env/error.h"
 #include "policies/local/files/tensor_list.h"
+#include "policies/local/model/build_weights.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/options.h"
+#include "policies/local/train/state_layout.h"
 #include "policies/local/train/token_logprobs.h"
 
 namespace kevin::local {
@@ -295,7 +299,9 @@ Trainer::Trainer(TrainOptions options, LanguageModel& model, LanguageModel* refe
       model_(model),
       reference_(reference),
       ranks_(ranks),
-      shards_(options_.shard ? std::make_unique<ShardedWeights>(model, options_.adam, ranks) : nullptr),
+      shards_(options_.shard
+                  ? std::make_unique<ShardedWeights>(model, options_.adam, ranks, !options_.split_sampler)
+                  : nullptr),
       optimizer_(model.Parameters(), options_.adam, ranks, shards_.get()) {
   if (options_.from_base) base_ = optimizer_.Share();
   const bool needs_reference =
@@ -322,12 +328,56 @@ StepFigures Trainer::Step(const Batch& batch) {
     throw Error(ExitCode::kBroken, fmt::format("step {} does not follow step {}", batch.step, steps_done_));
   if (shards_) shards_->Release();
   StepFigures figures = StepRun(*this, batch).Run();
-  if (shards_) shards_->MakeWhole();
+  if (shards_ && options_.split_sampler) {
+    shards_->DropGradients();
+  } else if (shards_) {
+    shards_->MakeWhole();
+  }
   steps_done_ = batch.step;
   return figures;
 }
 
-std::string Trainer::Save() { return SaveCheckpoint(options_, model_, optimizer_, steps_done_, ranks_); }
+// Of weights that are never whole on the device: in main memory of rank 0, from layer after layer. Null on other ranks, and
+// where the weights are whole. All ranks call it.
+std::unique_ptr<LanguageModel> Trainer::WholeOnHost() {
+  if (!shards_ || !options_.split_sampler) return nullptr;
+  std::unique_ptr<LanguageModel> whole;
+  std::map<std::string, at::Tensor> places;
+  if (ranks_.Rank() == 0) {
+    ModelOptions options;
+    options.dtype = model_.Options().dtype, options.rope_tokens = 1;
+    const ModelConfig& config = model_.Config();
+    whole = std::make_unique<LanguageModel>(config, options, BuildWeights(config, options, *MakeNoSource()));
+    places = NamedTensors(whole->GetWeights(), config);
+  }
+  const c10::NoGradGuard no_gradients;
+  const auto copy = [&](const NamedParameter& p) {
+    if (whole) places.at(p.name).copy_(p.value);
+  };
+  for (const NamedParameter& p : model_.Parameters()) {
+    if (!IsInLayer(p)) copy(p);
+  }
+  shards_->VisitLayers([&](int layer) {
+    for (const NamedParameter& p : model_.LayerParameters(layer)) copy(p);
+  });
+  return whole;
+}
+
+std::string Trainer::Save() {
+  const std::unique_ptr<LanguageModel> whole = WholeOnHost();
+  return SaveCheckpoint(options_, whole ? *whole : model_, optimizer_, steps_done_, ranks_);
+}
+
+void Trainer::SaveModel(const std::string& folder) {
+  const std::unique_ptr<LanguageModel> whole = WholeOnHost();
+  if (ranks_.Rank() != 0) return;
+  std::filesystem::remove_all(folder);  // of the same run, before it went on
+  if (options_.lora.rank > 0) {
+    model_.SaveAdapters(folder, options_.model);
+  } else {
+    (whole ? *whole : model_).Save(folder, options_.model);
+  }
+}
 
 void Trainer::Resume(const std::string& checkpoint) {
   steps_done_ = LoadCheckpoint(checkpoint, options_, model_, ranks_, &optimizer_);

@@ -11,6 +11,7 @@
 // Samples are packed into micro-batches of at most micro_tokens, distributed over the ranks. Losses are sums
 // over the whole update, so neither packing nor the number of ranks changes them beyond rounding.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -41,12 +42,19 @@ class Trainer {
 
   // Writes a checkpoint to options.output/checkpoints; all ranks call it. Returns its folder.
   std::string Save();
+  // Writes the trained model, or its adapters, in place of what is in the folder; rank 0 writes, all ranks call it.
+  void SaveModel(const std::string& folder);
   // Continues from a checkpoint of this run: restores weights, optimiser and steps.
   void Resume(const std::string& checkpoint);
+
+  // Calls `visit` with each layer while its weights are whole; with split_sampler, when all ranks call it.
+  void VisitLayers(const std::function<void(int layer)>& visit) { shards_->VisitLayers(visit); }
 
   const TrainOptions& options() const { return options_; }
 
  private:
+  std::unique_ptr<LanguageModel> WholeOnHost();
+
   struct Micro;
   struct Update;
   class StepRun;

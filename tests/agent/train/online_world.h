@@ -100,10 +100,11 @@ inline void WriteWeights(const fs::path& folder, const local::ModelConfig& confi
   local::WriteTensors(folder, tensors);
 }
 
-inline void MakeModel(const fs::path& folder, const std::string& kind, const std::set<int>& right) {
+inline void MakeModel(const fs::path& folder, const std::string& kind, const std::set<int>& right,
+                      int kv_heads) {
   local::ModelConfig config;
   config.family = local::ModelFamily::kQwen2;
-  config.hidden = 16, config.layers = 2, config.heads = 2, config.kv_heads = 1, config.head_dim = 8;
+  config.hidden = 16, config.layers = 2, config.heads = 2, config.kv_heads = kv_heads, config.head_dim = 8;
   config.ffn = 32, config.vocabulary = kVocabulary, config.context = 4096, config.qkv_bias = true;
   config.dtype = local::NumberType::kF32;
   fs::create_directories(folder);
@@ -117,8 +118,8 @@ class World {
  public:
   // `kind`: of the kernels that are its tokens. `right`: which of them are correct. Before it learns, the model draws 1
   // with 0.33, 5 with 0.17, and 3 and 7 together with 0.07.
-  explicit World(const std::string& kind = "cpp", const std::set<int>& right = {3, 7}) {
-    MakeModel(folder_ / "model", kind, right);
+  explicit World(const std::string& kind = "cpp", const std::set<int>& right = {3, 7}, int kv_heads = 1) {
+    MakeModel(folder_ / "model", kind, right, kv_heads);
   }
   fs::path operator/(const std::string& name) const { return folder_ / name; }
 

@@ -238,6 +238,9 @@ TEST_CASE("a model in training is known to compute its answers on the device tha
   const OnlineSettings settings;
   for (const char* device : {"cpu", "cuda:0", "cuda:6"})
     CHECK(TrainedPolicy("online", trainer, opened, settings, device).ComputesOn() == device);
+  // Where ranks sample together, on the devices of the others, too.
+  const std::vector<std::string> locks = {"gpu-1", "gpu-2"};
+  CHECK(TrainedPolicy("online", trainer, opened, settings, "cuda:0", locks).FurtherLocks() == locks);
 }
 
 TEST_CASE("records of another tokenizer are refused, with the next step") {

@@ -21,8 +21,12 @@ class NcclRanks : public Ranks {
       : rank_(rendezvous.rank),
         size_(rendezvous.size),
         device_(at::kCUDA, static_cast<c10::DeviceIndex>(device)) {
-    // Makes a wait that takes too long throw, instead of ending the process.
-    setenv("TORCH_NCCL_BLOCKING_WAIT", "1", 0);
+    // Makes a wait that takes too long throw, instead of ending the process. Read when the group is made.
+    if (rendezvous.returns_early) {
+      setenv("TORCH_NCCL_BLOCKING_WAIT", "0", 1);
+    } else {
+      setenv("TORCH_NCCL_BLOCKING_WAIT", "1", 0);
+    }
     const c10::cuda::CUDAGuard guard(device_);
     const std::chrono::milliseconds limit(static_cast<int64_t>(seconds * 1000));
     const auto own = MeetInStore(rendezvous, "kevin-nccl-", limit);

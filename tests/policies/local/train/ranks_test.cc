@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "env/error.h"
+#include "tests/policies/local/train/rank_processes.h"
 #include "tests/policies/local/train/trainer_fixture.h"
 
 namespace kevin::local {
@@ -79,17 +80,6 @@ TEST_CASE("a rank that has ended is an error for those that wait for it, with it
 
 constexpr const char* kOneRank = "one rank of a group as a process of its own";
 
-std::string TextOf(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-std::string Given(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // Sums for ever. Writes how it ended to FOLDER/rank-N.
 TEST_CASE("one rank of a group as a process of its own", "[.process]") {
   signal(SIGPIPE, SIG_IGN);  // as kevin-trainer does: Gloo writes to ranks that are gone
@@ -115,64 +105,13 @@ TEST_CASE("one rank of a group as a process of its own", "[.process]") {
   }
 }
 
-struct Ended {
-  int code = -1;
-  std::string what;
-  double seconds = 0;  // after the signal
-};
-
-// Starts `size` ranks, sends `signal` to one of them once they work together; what became of the others.
-std::vector<Ended> EndsAfter(int size, int victim, int signal) {
-  using Clock = std::chrono::steady_clock;
-  const Folder folder;
-  const std::string port = std::to_string(FreePort());
-  std::vector<pid_t> processes;
-  for (int rank = 0; rank < size; ++rank) {
-    const pid_t process = fork();
-    if (process == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      setenv("TEST_RANK", std::to_string(rank).c_str(), 1),
-          setenv("TEST_SIZE", std::to_string(size).c_str(), 1);
-      setenv("TEST_PORT", port.c_str(), 1), setenv("TEST_FOLDER", folder.Path().c_str(), 1);
-      execl("/proc/self/exe", "train_test", kOneRank, static_cast<char*>(nullptr));
-      _exit(127);
-    }
-    processes.push_back(process);
-  }
-  const auto works = [&](int rank) { return fs::exists(folder.Path() + "/sums-" + std::to_string(rank)); };
-  for (int rank = 0; rank < size; ++rank) {
-    for (int i = 0; i < 1500 && !works(rank); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    CHECK(works(rank));
-  }
-  const auto start = Clock::now();
-  kill(processes[static_cast<size_t>(victim)], signal);
-  std::vector<Ended> ends;
-  for (int rank = 0; rank < size; ++rank) {
-    if (rank == victim) continue;
-    const pid_t process = processes[static_cast<size_t>(rank)];
-    int status = 0;
-    const auto limit = start + std::chrono::seconds(60);
-    while (waitpid(process, &status, WNOHANG) == 0 && Clock::now() < limit)
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    Ended ended;
-    ended.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    if (Clock::now() >= limit) kill(process, SIGKILL), waitpid(process, &status, 0);
-    if (WIFEXITED(status)) ended.code = WEXITSTATUS(status);
-    ended.what = TextOf(folder.Path() + "/rank-" + std::to_string(rank));
-    ends.push_back(ended);
-  }
-  kill(processes[static_cast<size_t>(victim)], SIGKILL);
-  waitpid(processes[static_cast<size_t>(victim)], nullptr, 0);
-  return ends;
-}
-
 TEST_CASE("a killed rank and one whose machine hangs are named by the others soon: of two and three ranks") {
   struct Case {
     int size, victim, signal;
   };
   for (const Case c :
        {Case{2, 1, SIGKILL}, {3, 2, SIGKILL}, {3, 0, SIGKILL}, {2, 1, SIGSTOP}, {3, 0, SIGSTOP}}) {
-    for (const Ended& ended : EndsAfter(c.size, c.victim, c.signal)) {
+    for (const Ended& ended : EndsAfter(kOneRank, c.size, c.victim, c.signal)) {
       INFO(c.size << " ranks, rank " << c.victim << (c.signal == SIGKILL ? " killed" : " stopped") << ": "
                   << ended.what << "after " << ended.seconds << " s");
       CHECK(ended.code == 4);

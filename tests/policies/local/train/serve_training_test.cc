@@ -9,10 +9,13 @@
 #include <fstream>
 #include <thread>
 
+#include "policies/local/model/device.h"
 #include "policies/local/train/batch.h"
 #include "tests/agent/train/byte_tokenizer.h"
 #include "tests/catch.h"
 #include "tests/policies/local/formula_model.h"
+#include "tests/policies/local/train/rank_processes.h"
+#include "tests/policies/local/train/split_rank.h"
 #include "tests/policies/local/train/tiny_model.h"
 
 namespace kevin::local {
@@ -58,6 +61,46 @@ TEST_CASE("activations are recomputed where the memory plan says so, or where it
   CHECK_FALSE(recomputes(options));
   options.recompute = true;
   CHECK(recomputes(options));
+}
+
+// One of two ranks: what it decides about the sampler, in FOLDER/sums-N ("split" or "whole"). Rank 0 is to have a cache
+// that fits in memory only if it is split; rank 1 would have no need.
+TEST_CASE("one of two ranks that open a trainer as a process of its own", "[.process]") {
+  const std::string rank = Given("TEST_RANK"), folder = Given("TEST_FOLDER");
+  setenv("RANK", rank.c_str(), 1), setenv("WORLD_SIZE", "2", 1);
+  setenv("MASTER_ADDR", "127.0.0.1", 1), setenv("MASTER_PORT", Given("TEST_PORT").c_str(), 1);
+  TrainOptions options;
+  options.model = folder + "/model-" + rank, options.output = folder, options.device = "cpu";
+  options.shard = true;
+  const ModelConfig config = SplittableConfig();
+  WriteFormulaModel(options.model, config, 0.6f);
+  const int64_t token = int64_t{2} * config.layers * config.kv_heads * config.head_dim * 4;
+  const int64_t tokens = rank == "0" ? FreeBytesOf(at::kCPU) * 5 / 4 / token : 100;
+  int ends[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  std::thread service([&] {
+    ServeTraining(ends[1], ends[1], [&](const TrainOptions& decided, const std::string&) {
+      std::ofstream(folder + "/sums-" + rank) << (decided.split_sampler ? "split" : "whole");
+      std::this_thread::sleep_for(std::chrono::seconds(60));  // is killed
+      return std::unique_ptr<LanguageModel>();
+    });
+  });
+  WriteFrame(ends[0], {{"open", ToJson(options)},
+                       {"sample",
+                        {{"socket", folder + "/socket"},
+                         {"device", ""},
+                         {"context_tokens", 0},
+                         {"cache_tokens", tokens},
+                         {"judge_bytes", 0}}}});
+  service.join();
+}
+
+TEST_CASE("where one rank has too little memory for whole weights and cache, all are split") {
+  const Folder folder;
+  for (const RankProcess& rank :
+       StartRanks("one of two ranks that open a trainer as a process of its own", 2, folder.Path()))
+    kill(rank.process, SIGKILL), waitpid(rank.process, nullptr, 0);
+  for (const char* rank : {"0", "1"}) CHECK(TextOf(folder.Path() + "/sums-" + rank) == "split");
 }
 
 TEST_CASE("the cache of keys and values is given up while the model learns") {

@@ -136,6 +136,57 @@ TEST_CASE("sharded, 14B fits four GPUs and 32B eight") {
   CHECK(PlanTraining(kThirtyTwo, options, Ranks(8)).next.find("--shard") != std::string::npos);
 }
 
+TEST_CASE("where whole weights and cache do not fit one GPU, the sampler is split over the ranks") {
+  TrainOptions options;
+  options.shard = true;
+  TrainPlanRequest eight = Ranks(8, 32768);
+  CHECK_FALSE(PlanTraining(kThirtyTwo, options, eight).split);  // beside a judge elsewhere
+  eight.judge_bytes = 20'000'000'000;
+  const TrainPlan plan = PlanTraining(kThirtyTwo, options, eight);
+  WARN(plan.text);
+  CHECK(plan.sampling > kGpu);
+  CHECK(plan.split);
+  CHECK(plan.fits);
+  const int64_t ends = 2ll * 152064 * 5120 + 5120, layers = plan.parameters - ends, norms = 64ll * 2 * 5120;
+  CHECK(plan.slice == 2 * ((layers - norms) / 8 + norms));
+  CHECK(plan.split_sampling ==
+        2 * ends + plan.slice + plan.optimizer + 4 * ends + plan.cache / 8 + eight.judge_bytes);
+  CHECK(plan.loading == 2 * plan.parameters + 2 * (layers / 64));
+  CHECK(plan.text.find("with the sampler split over the ranks (a slice of ") != std::string::npos);
+  CHECK(plan.text.find("as it is sampled here") != std::string::npos);
+  TrainPlanRequest larger = eight;
+  larger.judge_bytes = 80'000'000'000;
+  CHECK_FALSE(PlanTraining(kThirtyTwo, options, larger).fits);
+  CHECK_FALSE(PlanTraining(kThirtyTwo, options, larger).split);
+
+  // Not where it fits anyway, is not asked for, is not sampled, or cannot be.
+  const TrainPlan seven = PlanTraining(kSeven, options, Ranks(2, 32768));
+  CHECK((!seven.split && seven.fits && seven.split_sampling > 0));
+  CHECK(seven.text.find("split over the ranks") != std::string::npos);
+  CHECK(seven.text.find("as it is sampled here") == std::string::npos);
+  options.choose_split_sampler = false;
+  CHECK_FALSE(PlanTraining(kThirtyTwo, options, eight).split);
+  CHECK_FALSE(PlanTraining(kThirtyTwo, options, eight).fits);
+  options.split_sampler = true;
+  CHECK(PlanTraining(kSeven, options, Ranks(2, 32768)).split);
+  options.split_sampler = false, options.choose_split_sampler = true;
+  CHECK_FALSE(PlanTraining(kThirtyTwo, options, Ranks(8)).split);
+  eight.ranks = 5;
+  const TrainPlan five = PlanTraining(kThirtyTwo, options, eight);
+  CHECK((!five.split && five.split_sampling == 0 && five.slice == 0));
+  options.shard = false, eight.ranks = 8;
+  CHECK(PlanTraining(kThirtyTwo, options, eight).split_sampling == 0);
+}
+
+TEST_CASE("why a sampler cannot be split") {
+  CHECK(WhyNotSplit(kThirtyTwo, "none", 8).reason.empty());
+  CHECK(WhyNotSplit(kThirtyTwo, "none", 1).reason.find("there is one") != std::string::npos);
+  CHECK(WhyNotSplit(kThirtyTwo, "nf4", 4).reason.find("quantised") != std::string::npos);
+  const CannotSplit why = WhyNotSplit(kSeven, "none", 3);
+  CHECK(why.reason.find("heads of keys and values are 4, which 3 does not divide") != std::string::npos);
+  CHECK(why.next == "start 2 or 4 ranks, or leave out --split-sampler");
+}
+
 TEST_CASE("memory that is not known is not judged; main memory takes the optimiser") {
   TrainOptions options;
   TrainPlanRequest unknown = Ranks(1);

@@ -1,0 +1,96 @@
+#pragma once
+// Ranks as processes of their own, which can be killed and stopped: each runs a hidden test case of this program.
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "policies/local/train/ranks.h"
+#include "tests/policies/local/train/trainer_fixture.h"
+
+namespace kevin::local {
+
+inline std::string TextOf(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+inline std::string Given(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+struct Ended {
+  int code = -1;
+  std::string what;
+  double seconds = 0;  // after the signal
+};
+
+struct RankProcess {
+  pid_t process = 0;
+};
+
+// Starts `size` ranks, each running the hidden case `test`, and waits until each has made its file FOLDER/sums-N.
+inline std::vector<RankProcess> StartRanks(const char* test, int size, const std::string& folder) {
+  const std::string port = std::to_string(FreePort());
+  std::vector<RankProcess> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t process = fork();
+    if (process == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      setenv("TEST_RANK", std::to_string(rank).c_str(), 1),
+          setenv("TEST_SIZE", std::to_string(size).c_str(), 1);
+      setenv("TEST_PORT", port.c_str(), 1), setenv("TEST_FOLDER", folder.c_str(), 1);
+      execl("/proc/self/exe", "train_test", test, static_cast<char*>(nullptr));
+      _exit(127);
+    }
+    ranks.push_back({process});
+  }
+  for (int rank = 0; rank < size; ++rank) {
+    const std::string file = folder + "/sums-" + std::to_string(rank);
+    for (int i = 0; i < 1500 && TextOf(file).empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK_FALSE(TextOf(file).empty());
+  }
+  return ranks;
+}
+
+// The same; sends `signal` to one of them then. How the others end.
+inline std::vector<Ended> EndsAfter(const char* test, int size, int victim, int signal) {
+  using Clock = std::chrono::steady_clock;
+  const Folder folder;
+  const std::vector<RankProcess> ranks = StartRanks(test, size, folder.Path());
+  const auto start = Clock::now();
+  kill(ranks[static_cast<size_t>(victim)].process, signal);
+  std::vector<Ended> ends;
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank == victim) continue;
+    const pid_t process = ranks[static_cast<size_t>(rank)].process;
+    int status = 0;
+    const auto limit = start + std::chrono::seconds(60);
+    while (waitpid(process, &status, WNOHANG) == 0 && Clock::now() < limit)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    Ended ended;
+    ended.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (Clock::now() >= limit) kill(process, SIGKILL), waitpid(process, &status, 0);
+    if (WIFEXITED(status)) ended.code = WEXITSTATUS(status);
+    ended.what = TextOf(folder.Path() + "/rank-" + std::to_string(rank));
+    ends.push_back(ended);
+  }
+  kill(ranks[static_cast<size_t>(victim)].process, SIGKILL);
+  waitpid(ranks[static_cast<size_t>(victim)].process, nullptr, 0);
+  return ends;
+}
+
+}  // namespace kevin::local
