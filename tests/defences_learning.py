@@ -126,7 +126,7 @@ DEFENCES = [
      "if (!failure_ && (failure_ = failure())) drain_ = stop_ = true;", "", ONLINE,
      '"where one of two processes that sample together*"'),
     ("fits", "the plan splits the sampler where it does not fit", "policies/local/train/train_plan.cc",
-     "options_.split_sampler || (options_.choose_split_sampler && is_too_large &&", "options_.split_sampler || (false &&",
+     "options_.split_sampler || (options_.choose_split_sampler && is_too_large &&", "options_.split_sampler || (is_too_large && plan_.split_sampling < 0 &&",
      "train_batches_test", '"where whole weights and cache*"'),
     ("all-split", "all ranks are split where one must be", "policies/local/train/serve_training.cc",
      "    ranks_->Largest(&any);\n", "", "train_test", '"where one rank has too little*"'),

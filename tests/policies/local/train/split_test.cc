@@ -4,7 +4,9 @@
 #include <ATen/DeviceAccelerator.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <set>
 
 #include "policies/local/model/build_weights.h"
@@ -239,6 +241,15 @@ std::string ErrorOf(const std::function<void()>& work) {
   }
 }
 
+namespace {
+
+// What was told within 20 s.
+std::string Soon(std::future<std::string> told) {
+  return told.wait_for(std::chrono::seconds(20)) == std::future_status::ready ? told.get() : "nothing";
+}
+
+}  // namespace
+
 TEST_CASE("where another rank samples no more, the others are told, and who it is") {
   std::string at_first, at_second, of_answers, of_update;
   const auto errors = ErrorsOfSplitRanks(2, [&](Ranks& ranks, Ranks& sums, const std::string& path) {
@@ -252,7 +263,7 @@ TEST_CASE("where another rank samples no more, the others are told, and who it i
       ranks.Wait();
       if (rank.leads()) {
         of_answers = ErrorOf([&] { AnswersOf(rank.engine()); });
-        at_first = failed.get_future().get();
+        at_first = Soon(failed.get_future());
       }
     }
     std::promise<std::string> again;
@@ -262,7 +273,7 @@ TEST_CASE("where another rank samples no more, the others are told, and who it i
     ranks.Wait();
     if (rank.leads()) rank.link().End("it has ended: no memory");
     if (rank.follower()) {
-      at_second = again.get_future().get();
+      at_second = Soon(again.get_future());
       of_update = ErrorOf([&] { rank.follower()->Update([] {}); });
     }
     ranks.Wait();
@@ -286,7 +297,7 @@ TEST_CASE("a rank whose connection to rank 0 ends without a word has lost it at 
     SplitFollower follower(slices, FewPages(), Socket(ends[1]), 1,
                            [&](const Error& error) { failed.set_value(error.what()); });
     close(ends[0]);
-    lost = failed.get_future().get();
+    lost = Soon(failed.get_future());
   });
   CHECK(errors == NoErrors(2));
   CHECK(lost == "rank 1 lost rank 0: it samples no more");
