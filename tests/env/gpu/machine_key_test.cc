@@ -224,8 +224,11 @@ std::pair<size_t, size_t> SymbolTableOf(const std::string& cubin) {
 TEST_CASE("every byte of a cubin counts, up to those for debuggers") {
   if (!TestToolchain()) return;
   Farm farm;
-  const std::string cubin =
-      farm.Compile("__global__ void k(float* x) { x[threadIdx.x] += 1; }\n", {"k"}).module.cubin;
+  GpuCompileRequest request;
+  request.device_text = "__global__ void k(float* x) { x[threadIdx.x] += 1; }\n";
+  request.kernels = {"k"};
+  request.lines = true;
+  const std::string cubin = farm->Compile(request).module.cubin;
   REQUIRE(!cubin.empty());
   const std::string code = MachineCodeOf(cubin);
   CHECK(code != cubin);
