@@ -125,6 +125,8 @@ DEFENCES = [
     ("keys", "serve-model: API keys", "policies/local/serve/request_gate.cc",
      "if (needs_key && (authorizations",
      "if (false && needs_key && (authorizations", "serve_test", '"with --api-keys*"'),
+    ("busy-host", "a busy host refuses no kernel by its clock (GPU)", "env/verdict/call_clock.cc", "&& late > 0;", "&& late < 0;",
+     "verdict_test", '"what only a busy host contradicts*"'),
 ]
 
 # Whose test has not been seen to fail yet.
