@@ -110,8 +110,8 @@ DEFENCES = [
     # --- Ranks that sample together ---
     ("summed", "ranks that sample together draw what one draws", "policies/local/train/split_model.cc",
      "  sums_.Sum(&sum);\n", "", "train_test", '"ranks that sample together*"'),
-    ("followed", "their slices follow the shards after a step", "policies/local/train/split_sampling.cc",
-     "{ model_.Take(layer); }", "{ if (layer == 0) model_.Take(layer); }", ONLINE,
+    ("followed", "their slices follow the shards after a step", "policies/local/train/split_model.cc",
+     "{ Take(layer); }", "{ if (layer == 0) Take(layer); }", ONLINE,
      '"two processes that sample together*"'),
     ("paused", "a rank learns only while the engine is paused", "policies/local/train/split_sampler.cc",
      "changed_.wait(lock, [this] { return is_paused_ || has_ended_; });", "", "train_test", '"answers in progress*"'),

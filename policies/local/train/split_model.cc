@@ -1,6 +1,7 @@
 #include "policies/local/train/split_model.h"
 
 #include <ATen/ATen.h>
+#include <ATen/DeviceAccelerator.h>
 #include <c10/core/GradMode.h>
 
 #include <string>
@@ -57,6 +58,18 @@ void SplitModel::Add(at::Tensor* partial) {
   at::Tensor sum = partial->to(at::kFloat).contiguous();
   sums_.Sum(&sum);
   *partial = sum.to(partial->scalar_type());
+}
+
+void SplitModel::WaitForDevice() const {
+  const at::Device device = model_.Options().device;
+  if (device.is_cuda()) at::accelerator::synchronizeDevice(device.index());
+}
+
+// The copies are asynchronous, and sampling has a stream of its own.
+void SplitModel::Refresh(const std::function<void(const std::function<void(int layer)>&)>& visit_layers) {
+  Allocate();
+  visit_layers([this](int layer) { Take(layer); });
+  WaitForDevice();
 }
 
 void SplitModel::Take(int layer) {

@@ -11,6 +11,7 @@
 // A forward pass sums twice a layer, in float32 whatever the model computes in. All ranks run the same tokens; each has the
 // keys and values of its own heads.
 
+#include <functional>
 #include <memory>
 
 #include "policies/local/model/language_model.h"
@@ -30,13 +31,16 @@ class SplitModel {
 
   LanguageModel& Slice() { return *slice_; }
 
-  // Copies this rank's part of a layer, which is whole now (ShardedWeights::VisitLayers).
-  void Take(int layer);
-  // Frees the memory of the layers, and allocates it again. Addresses change.
+  // Copies this rank's part of all layers, whose memory is allocated where it was freed. `visit_layers` calls its argument
+  // with each layer while that is whole (Trainer::VisitLayers). Returns when the copies are made.
+  void Refresh(const std::function<void(const std::function<void(int layer)>&)>& visit_layers);
+  // Frees the memory of the layers until Refresh. Addresses change.
   void Free();
-  void Allocate();
+  void WaitForDevice() const;  // until its kernels and copies are done, on all streams
 
  private:
+  void Take(int layer);
+  void Allocate();
   void Add(at::Tensor* partial);
   template <typename Visit>
   void EachTensor(const Visit& visit);

@@ -1,6 +1,5 @@
 #include "policies/local/train/split_sampler.h"
 
-#include <ATen/DeviceAccelerator.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
@@ -14,10 +13,6 @@
 namespace kevin::local {
 namespace {
 
-void WaitForDevice(at::Device device) {
-  if (device.is_cuda()) at::accelerator::synchronizeDevice(device.index());
-}
-
 std::string FirstLineOf(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
@@ -26,7 +21,7 @@ SliceRunner::SliceRunner(SplitModel& model, const TorchRunnerOptions& options)
     : model_(model), runner_(model.Slice(), options) {
   const at::Device device = model.Slice().Options().device;
   if (device.is_cuda()) stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
-  WaitForDevice(device);  // the cache was made on another stream
+  model_.WaitForDevice();  // the cache was made on another stream
 }
 
 template <typename Work>
@@ -47,7 +42,7 @@ void SliceRunner::CopyPage(int from, int to) {
 }
 
 void SliceRunner::GiveUp() {
-  WaitForDevice(model_.Slice().Options().device);
+  model_.WaitForDevice();
   model_.Free();
   OnStream([&] { runner_.GiveUpCache(); });
 }

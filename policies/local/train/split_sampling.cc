@@ -1,7 +1,6 @@
 #include "policies/local/train/split_sampling.h"
 
 #include <ATen/ATen.h>
-#include <ATen/DeviceAccelerator.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -48,11 +47,7 @@ SplitSampling::~SplitSampling() = default;
 
 // From the shards, layer by layer.
 void SplitSampling::Refresh() {
-  model_.Allocate();
-  parts_.trainer.VisitLayers([this](int layer) { model_.Take(layer); });
-  // The copies are asynchronous, and sampling has a stream of its own.
-  const at::Device device = parts_.model.Options().device;
-  if (device.is_cuda()) at::accelerator::synchronizeDevice(device.index());
+  model_.Refresh([this](const auto& visit) { parts_.trainer.VisitLayers(visit); });
 }
 
 // The cache has as many pages as fit on each rank.

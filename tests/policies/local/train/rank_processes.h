@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -31,20 +32,39 @@ inline std::string Given(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+using EndRank = std::function<void(const Error&)>;
+
+// Of a hidden case: runs `work`, which ends by an error alone, as the rank that StartRanks asks for. `end` ends the process
+// and leaves the error in FOLDER/rank-N.
+inline void AsRank(
+    const std::function<void(const Rendezvous&, const std::string& folder, const EndRank& end)>& work) {
+  signal(SIGPIPE, SIG_IGN);  // as kevin-trainer does: ranks that are gone are written to
+  const std::string rank = Given("TEST_RANK"), folder = Given("TEST_FOLDER");
+  const EndRank end = [&](const Error& error) {
+    std::ofstream(folder + "/rank-" + rank) << error.what() << "\n";
+    _exit(static_cast<int>(error.code()));
+  };
+  Rendezvous rendezvous{std::stoi(rank), std::stoi(Given("TEST_SIZE")),
+                        "127.0.0.1",     std::stoi(Given("TEST_PORT")),
+                        rank == "0",     "test"};
+  rendezvous.lost_seconds = 4, rendezvous.on_lost = end;
+  try {
+    work(rendezvous, folder, end);
+  } catch (const Error& error) {
+    end(error);
+  }
+}
+
 struct Ended {
   int code = -1;
   std::string what;
   double seconds = 0;  // after the signal
 };
 
-struct RankProcess {
-  pid_t process = 0;
-};
-
 // Starts `size` ranks, each running the hidden case `test`, and waits until each has made its file FOLDER/sums-N.
-inline std::vector<RankProcess> StartRanks(const char* test, int size, const std::string& folder) {
+inline std::vector<pid_t> StartRanks(const char* test, int size, const std::string& folder) {
   const std::string port = std::to_string(FreePort());
-  std::vector<RankProcess> ranks;
+  std::vector<pid_t> ranks;
   for (int rank = 0; rank < size; ++rank) {
     const pid_t process = fork();
     if (process == 0) {
@@ -55,7 +75,7 @@ inline std::vector<RankProcess> StartRanks(const char* test, int size, const std
       execl("/proc/self/exe", "train_test", test, static_cast<char*>(nullptr));
       _exit(127);
     }
-    ranks.push_back({process});
+    ranks.push_back(process);
   }
   for (int rank = 0; rank < size; ++rank) {
     const std::string file = folder + "/sums-" + std::to_string(rank);
@@ -70,13 +90,13 @@ inline std::vector<RankProcess> StartRanks(const char* test, int size, const std
 inline std::vector<Ended> EndsAfter(const char* test, int size, int victim, int signal) {
   using Clock = std::chrono::steady_clock;
   const Folder folder;
-  const std::vector<RankProcess> ranks = StartRanks(test, size, folder.Path());
+  const std::vector<pid_t> ranks = StartRanks(test, size, folder.Path());
   const auto start = Clock::now();
-  kill(ranks[static_cast<size_t>(victim)].process, signal);
+  kill(ranks[static_cast<size_t>(victim)], signal);
   std::vector<Ended> ends;
   for (int rank = 0; rank < size; ++rank) {
     if (rank == victim) continue;
-    const pid_t process = ranks[static_cast<size_t>(rank)].process;
+    const pid_t process = ranks[static_cast<size_t>(rank)];
     int status = 0;
     const auto limit = start + std::chrono::seconds(60);
     while (waitpid(process, &status, WNOHANG) == 0 && Clock::now() < limit)
@@ -88,8 +108,8 @@ inline std::vector<Ended> EndsAfter(const char* test, int size, int victim, int 
     ended.what = TextOf(folder.Path() + "/rank-" + std::to_string(rank));
     ends.push_back(ended);
   }
-  kill(ranks[static_cast<size_t>(victim)].process, SIGKILL);
-  waitpid(ranks[static_cast<size_t>(victim)].process, nullptr, 0);
+  kill(ranks[static_cast<size_t>(victim)], SIGKILL);
+  waitpid(ranks[static_cast<size_t>(victim)], nullptr, 0);
   return ends;
 }
 

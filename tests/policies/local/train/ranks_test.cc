@@ -82,27 +82,15 @@ constexpr const char* kOneRank = "one rank of a group as a process of its own";
 
 // Sums for ever. Writes how it ended to FOLDER/rank-N.
 TEST_CASE("one rank of a group as a process of its own", "[.process]") {
-  signal(SIGPIPE, SIG_IGN);  // as kevin-trainer does: Gloo writes to ranks that are gone
-  const std::string rank = Given("TEST_RANK"), folder = Given("TEST_FOLDER");
-  const auto end = [&](const Error& error) {
-    std::ofstream(folder + "/rank-" + rank) << error.what() << "\n";
-    _exit(static_cast<int>(error.code()));
-  };
-  Rendezvous rendezvous{std::stoi(rank), std::stoi(Given("TEST_SIZE")),
-                        "127.0.0.1",     std::stoi(Given("TEST_PORT")),
-                        rank == "0",     "test"};
-  rendezvous.lost_seconds = 4, rendezvous.on_lost = end;
-  try {
+  AsRank([](const Rendezvous& rendezvous, const std::string& folder, const EndRank&) {
     const auto ranks = JoinOverGloo(rendezvous, 600);
     for (int i = 0;; ++i) {
       at::Tensor values = at::ones({3});
       ranks->Sum(&values);
-      if (i == 20) std::ofstream(folder + "/sums-" + rank) << "20";
+      if (i == 20) std::ofstream(folder + "/sums-" + std::to_string(rendezvous.rank)) << "20";
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-  } catch (const Error& error) {
-    end(error);
-  }
+  });
 }
 
 TEST_CASE("a killed rank and one whose machine hangs are named by the others soon: of two and three ranks") {

@@ -97,9 +97,9 @@ TEST_CASE("one of two ranks that open a trainer as a process of its own", "[.pro
 
 TEST_CASE("where one rank has too little memory for whole weights and cache, all are split") {
   const Folder folder;
-  for (const RankProcess& rank :
+  for (const pid_t rank :
        StartRanks("one of two ranks that open a trainer as a process of its own", 2, folder.Path()))
-    kill(rank.process, SIGKILL), waitpid(rank.process, nullptr, 0);
+    kill(rank, SIGKILL), waitpid(rank, nullptr, 0);
   for (const char* rank : {"0", "1"}) CHECK(TextOf(folder.Path() + "/sums-" + rank) == "split");
 }
 

@@ -46,26 +46,10 @@ double MeanGap(const Answers& a, const Answers& b) {
   return count > 0 ? sum / count : 0;
 }
 
-struct TwoSets {
-  Answers before, after;
-};
-
-TwoSets OnOneGpu(NumberType type) {
-  const auto model = ModelOn(at::Device(at::kCUDA, 0), type);
-  const auto alone = OneRank();
-  Trainer trainer(Options(), *model, nullptr, *alone);
-  Engine engine(std::make_unique<TorchRunner>(*model, FewPages()));
-  TwoSets drawn;
-  drawn.before = AnswersOf(engine);
-  engine.WhilePaused([&] { trainer.Step(MakeBatch(1)); });
-  drawn.after = AnswersOf(engine);
-  return drawn;
-}
-
-TwoSets OnTwoGpus(NumberType type) {
+BeforeAndAfter OnTwoGpus(NumberType type) {
   const Folder folder;
   const int port = FreePort();
-  TwoSets drawn;
+  BeforeAndAfter drawn;
   std::vector<std::string> errors(kGpus);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kGpus; ++rank) {
@@ -102,7 +86,7 @@ TEST_CASE("two GPUs that sample together draw what one draws, before and after a
     return;
   }
   for (const NumberType type : {NumberType::kF32, NumberType::kBF16}) {
-    const TwoSets one = OnOneGpu(type), two = OnTwoGpus(type);
+    const BeforeAndAfter one = DrawnAlone(*ModelOn(at::Device(at::kCUDA, 0), type)), two = OnTwoGpus(type);
     const double before = MeanGap(one.before, two.before), after = MeanGap(one.after, two.after);
     PrintFigure(fmt::format("split  {}: log-probabilities apart {:.2g} before, {:.2g} after an update",
                             NameOf(type), before, after));

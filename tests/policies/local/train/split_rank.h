@@ -2,7 +2,6 @@
 // One of several ranks that sample a tiny model together, as SplitSampling puts its parts together, with the engine itself
 // in place of the server.
 
-#include <ATen/DeviceAccelerator.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -99,6 +98,22 @@ inline std::string Difference(const Answers& a, const Answers& b, double toleran
   return "";
 }
 
+struct BeforeAndAfter {
+  Answers before, after;
+};
+
+// Of one rank, with an update between them.
+inline BeforeAndAfter DrawnAlone(LanguageModel& model) {
+  const auto alone = OneRank();
+  Trainer trainer(Options(), model, nullptr, *alone);
+  Engine engine(std::make_unique<TorchRunner>(model, FewPages()));
+  BeforeAndAfter drawn;
+  drawn.before = AnswersOf(engine);
+  engine.WhilePaused([&] { trainer.Step(MakeBatch(1)); });
+  drawn.after = AnswersOf(engine);
+  return drawn;
+}
+
 class SplitRank {
  public:
   // `ranks` train, `sums` sample; `path`: of the socket. `model` outlives this.
@@ -142,10 +157,7 @@ class SplitRank {
 
  private:
   void Refresh() {
-    slices_.Allocate();
-    trainer_.VisitLayers([this](int layer) { slices_.Take(layer); });
-    if (const at::Device device = slices_.Slice().Options().device; device.is_cuda())
-      at::accelerator::synchronizeDevice(device.index());
+    slices_.Refresh([this](const auto& visit) { trainer_.VisitLayers(visit); });
   }
 
   Trainer trainer_;

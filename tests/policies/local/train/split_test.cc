@@ -16,22 +16,6 @@
 namespace kevin::local {
 namespace {
 
-struct BeforeAndAfter {
-  Answers before, after;
-};
-
-BeforeAndAfter Alone(const ModelConfig& config) {
-  const auto model = TinyModel(1, NumberType::kF32, config);
-  const auto alone = OneRank();
-  Trainer trainer(Options(), *model, nullptr, *alone);
-  Engine engine(std::make_unique<TorchRunner>(*model, FewPages()));
-  BeforeAndAfter drawn;
-  drawn.before = AnswersOf(engine);
-  engine.WhilePaused([&] { trainer.Step(MakeBatch(1)); });
-  drawn.after = AnswersOf(engine);
-  return drawn;
-}
-
 // Runs `body` on each of `size` ranks with a group to train and one to sample. The errors of each.
 std::vector<std::string> ErrorsOfSplitRanks(
     int size, const std::function<void(Ranks& ranks, Ranks& sums, const std::string& path)>& body) {
@@ -51,7 +35,7 @@ const std::vector<std::string>& NoErrors(int size) {
 TEST_CASE("ranks that sample together draw what one draws, before and after an update") {
   for (const bool qk_norm : {false, true}) {
     const ModelConfig config = SplittableConfig(qk_norm);
-    const BeforeAndAfter alone = Alone(config);
+    const BeforeAndAfter alone = DrawnAlone(*TinyModel(1, NumberType::kF32, config));
     CHECK(Difference(alone.before, alone.after, 1e-3) != "");  // something is learnt
     for (const int size : {2, 3, 4}) {
       INFO(size << " ranks, " << (qk_norm ? "normed heads" : "biases"));
@@ -117,7 +101,9 @@ TEST_CASE("a step without tokens runs the one that was drawn, on all ranks") {
   const auto errors = ErrorsOfSplitRanks(2, [&](Ranks& ranks, Ranks& sums, const std::string& path) {
     const auto model = TinyModel(1, NumberType::kF32, SplittableConfig());
     SplitModel slices(*model, sums);
-    for (int layer = 0; layer < model->Config().layers; ++layer) slices.Take(layer);
+    slices.Refresh([&](const auto& take) {
+      for (int layer = 0; layer < model->Config().layers; ++layer) take(layer);
+    });
     const auto link = ranks.Rank() == 0 ? std::make_shared<SplitLink>(path) : nullptr;
     ranks.Wait();
     if (!link) {
@@ -327,29 +313,18 @@ TEST_CASE("steps are packed and unpacked; what is cut off is an error") {
 constexpr const char* kOneSplitRank = "one rank that samples with others as a process of its own";
 
 TEST_CASE("one rank that samples with others as a process of its own", "[.process]") {
-  const std::string rank = Given("TEST_RANK"), folder = Given("TEST_FOLDER");
-  const auto end = [&](const Error& error) {
-    std::ofstream(folder + "/rank-" + rank) << error.what() << "\n";
-    _exit(static_cast<int>(error.code()));
-  };
-  Rendezvous rendezvous{std::stoi(rank), std::stoi(Given("TEST_SIZE")),
-                        "127.0.0.1",     std::stoi(Given("TEST_PORT")),
-                        rank == "0",     "test"};
-  rendezvous.lost_seconds = 4, rendezvous.on_lost = end;
-  Rendezvous further = rendezvous;
-  further.holds_store = false, further.name = "sums", further.on_lost = nullptr;
-  try {
+  AsRank([](const Rendezvous& rendezvous, const std::string& folder, const EndRank& end) {
+    Rendezvous further = rendezvous;
+    further.holds_store = false, further.name = "sums", further.on_lost = nullptr;
     const auto ranks = JoinOverGloo(rendezvous, 600), sums = JoinOverGloo(further, 600);
     const auto model = TinyModel(1, NumberType::kF32, SplittableConfig());
     SplitRank one(*model, *ranks, *sums, folder + "/socket", SplitOptions(), end);
     for (int round = 0;; ++round) {
       if (one.leads()) AnswersOf(one.engine());
-      if (round == 1) std::ofstream(folder + "/sums-" + rank) << "1";
+      if (round == 1) std::ofstream(folder + "/sums-" + std::to_string(rendezvous.rank)) << "1";
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-  } catch (const Error& error) {
-    end(error);
-  }
+  });
 }
 
 TEST_CASE("a rank that is killed or hangs while all sample ends the others soon, which name it") {
