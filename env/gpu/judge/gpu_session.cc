@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "env/error.h"
+#include "env/gpu/judge/gpu_floor.h"
 #include "env/gpu/runner/device_memory.h"
 #include "env/problem/precision.h"
 #include "env/process/machine.h"
@@ -28,9 +29,6 @@ constexpr size_t kMostIdle = 32;
 constexpr int kWarmRuns = 2;
 constexpr size_t kScratchBytes = 16;  // two counters, or four words
 constexpr int kCanaryWords = 1 << 16;
-constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may be faster by that factor
-// mma.sync reaches some 60 % of what the newest tensor instructions do; fp8 and sparsity double it twice.
-constexpr double kMatrixMargin = 1.7 * 4;
 
 }  // namespace
 
@@ -412,40 +410,13 @@ double GpuSession::ClockMhz() {
   return static_cast<double>(reading[0]) / static_cast<double>(std::max<uint64_t>(reading[1], 1)) * 1e3;
 }
 
-double GpuSession::BestUs(int repeats, const std::function<void()>& enqueue) {
-  double best = stopwatch_->TimeUs(enqueue, {});
-  for (int i = 1; i < repeats; ++i) best = std::min(best, stopwatch_->TimeUs(enqueue, {}));
-  return best;
-}
-
 void GpuSession::MeasureFloor(int repeats) {
-  double bytes_per_s = 0;
-  // At the size of one call: reading from the inputs' memory, writing to the outputs', and both.
-  long long in_vectors = SlotInputBytes(sized_) / 16, out_vectors = SlotOutputBytes(sized_) / 16;
-  long long both = std::min(in_vectors, out_vectors);
-  CuDevicePtr in = memory_.inputs, out = memory_.outputs, sink = counter_.data();
-  const auto rate = [&](long long vectors, double factor, const char* name, void** arguments) {
-    const auto one_each = static_cast<unsigned>(std::max(vectors / 256, 1LL));  // a vector a thread
-    for (const unsigned blocks : {132U * 8, 132U * 32, one_each}) {
-      const double us = BestUs(repeats, [&] { Launch(name, blocks, 256, arguments); });
-      bytes_per_s = std::max(bytes_per_s, static_cast<double>(vectors) * 16 * factor / us * 1e6);
-    }
+  const auto launch = [this](const char* name, unsigned blocks, void** arguments) {
+    Launch(name, blocks, 256, arguments);
   };
-  void* read[] = {&in, &in_vectors, &sink};
-  void* write[] = {&out, &out_vectors};
-  void* copy[] = {&out, &in, &both};
-  rate(in_vectors, 1, "kevin_read", read);
-  rate(out_vectors, 1, "kevin_write", write);
-  rate(both, 2, "kevin_copy", copy);
-  int rounds = 4096;
-  void* compute[] = {&sink, &rounds};
-  const double blocks = 132 * 8;
-  const double mma_us = BestUs(repeats, [&] { Launch("kevin_mma", 132 * 8, 256, compute); });
-  const double mma_flops = blocks * 8 * 4 * (2.0 * 16 * 8 * 16) * rounds / mma_us * 1e6;
-  const double floor_us = std::max(sized_.min_bytes / (bytes_per_s * kBandwidthMargin),
-                                   sized_.min_flops / (mma_flops * kMatrixMargin)) *
-                          1e6;
-  floor_us_ = std::min(floor_us_, floor_us);
+  floor_us_ = std::min(floor_us_, GpuFloorUs({sized_, layout_, memory_, counter_.data(), options_.for_python,
+                                              *stopwatch_, launch},
+                                             repeats));
 }
 
 }  // namespace kevin

@@ -156,7 +156,6 @@ class GpuSession {
   // For each input-output: its output's number, and its place in inouts_ and reference_inouts_.
   void ForEachInOut(int slot, const std::function<void(size_t output, uint64_t at)>& visit) const;
   void MeasureFloor(int repeats);
-  double BestUs(int repeats, const std::function<void()>& enqueue);
 
   GpuSessionOptions options_;
   SizedProblem sized_;

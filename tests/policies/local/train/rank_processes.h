@@ -61,8 +61,8 @@ struct Ended {
   double seconds = 0;  // after the signal
 };
 
-// Starts `size` ranks, each running the hidden case `test`, and waits until each has made its file FOLDER/sums-N.
-inline std::vector<pid_t> StartRanks(const char* test, int size, const std::string& folder) {
+// Starts `size` ranks, each running the hidden case `test` of this program.
+inline std::vector<pid_t> LaunchRanks(const char* test, int size, const std::string& folder) {
   const std::string port = std::to_string(FreePort());
   std::vector<pid_t> ranks;
   for (int rank = 0; rank < size; ++rank) {
@@ -72,21 +72,39 @@ inline std::vector<pid_t> StartRanks(const char* test, int size, const std::stri
       setenv("TEST_RANK", std::to_string(rank).c_str(), 1),
           setenv("TEST_SIZE", std::to_string(size).c_str(), 1);
       setenv("TEST_PORT", port.c_str(), 1), setenv("TEST_FOLDER", folder.c_str(), 1);
-      execl("/proc/self/exe", "train_test", test, static_cast<char*>(nullptr));
+      execl("/proc/self/exe", "a_rank", test, static_cast<char*>(nullptr));
       _exit(127);
     }
     ranks.push_back(process);
   }
-  for (int rank = 0; rank < size; ++rank) {
-    const std::string file = folder + "/sums-" + std::to_string(rank);
-    for (int i = 0; i < 1500 && TextOf(file).empty(); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    CHECK_FALSE(TextOf(file).empty());
-  }
   return ranks;
 }
 
-// The same; sends `signal` to one of them then. How the others end.
+// Whether the file has any content within `seconds`.
+inline bool IsWritten(const std::string& file, int seconds) {
+  for (int i = 0; i < 50 * seconds && TextOf(file).empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  return !TextOf(file).empty();
+}
+
+// The status with which a rank has ended at `limit`, when it is killed otherwise: -1.
+inline int CodeOf(pid_t process, std::chrono::steady_clock::time_point limit) {
+  int status = 0;
+  while (waitpid(process, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() >= limit) kill(process, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// LaunchRanks; waits until each has made its file FOLDER/sums-N.
+inline std::vector<pid_t> StartRanks(const char* test, int size, const std::string& folder) {
+  const std::vector<pid_t> ranks = LaunchRanks(test, size, folder);
+  for (int rank = 0; rank < size; ++rank) CHECK(IsWritten(folder + "/sums-" + std::to_string(rank), 30));
+  return ranks;
+}
+
+// StartRanks; sends `signal` to one of them then. How the others end.
 inline std::vector<Ended> EndsAfter(const char* test, int size, int victim, int signal) {
   using Clock = std::chrono::steady_clock;
   const Folder folder;
@@ -96,15 +114,9 @@ inline std::vector<Ended> EndsAfter(const char* test, int size, int victim, int 
   std::vector<Ended> ends;
   for (int rank = 0; rank < size; ++rank) {
     if (rank == victim) continue;
-    const pid_t process = ranks[static_cast<size_t>(rank)];
-    int status = 0;
-    const auto limit = start + std::chrono::seconds(60);
-    while (waitpid(process, &status, WNOHANG) == 0 && Clock::now() < limit)
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     Ended ended;
+    ended.code = CodeOf(ranks[static_cast<size_t>(rank)], start + std::chrono::seconds(60));
     ended.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    if (Clock::now() >= limit) kill(process, SIGKILL), waitpid(process, &status, 0);
-    if (WIFEXITED(status)) ended.code = WEXITSTATUS(status);
     ended.what = TextOf(folder.Path() + "/rank-" + std::to_string(rank));
     ends.push_back(ended);
   }
