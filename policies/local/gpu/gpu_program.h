@@ -29,7 +29,7 @@ struct GpuLaunch {
   unsigned threads = 256;
   unsigned shared_bytes = 0;
   bool cooperative = false;  // all blocks run at once
-  void* stream = nullptr;    // torch's default stream, or a GpuStream's handle
+  void* stream = nullptr;    // torch's default stream; a GpuStream's handle, or that of a stream of torch
 };
 
 class GpuProgram {

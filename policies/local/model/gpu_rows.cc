@@ -1,6 +1,7 @@
 #include "policies/local/model/gpu_rows.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -59,6 +60,7 @@ void Launch(const at::Tensor& x, const std::string& name, unsigned blocks_x, uns
   }
   GpuLaunch launch;
   launch.grid[0] = blocks_x, launch.grid[1] = blocks_y, launch.threads = kThreads;
+  launch.stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(x.device()).native_handle();
   GpuProgram::Launch(kernel, launch, {arguments.begin(), arguments.size()});
 }
 

@@ -2,7 +2,7 @@
 // The small operations between matrix products on a GPU, each in one pass over memory by a kernel of our own
 // (kernels/rows.cu), where torch's operators take several. NVRTC compiles them at first use, for each type
 // and device. Without NVRTC, and for unsupported shapes, primitives.h uses torch. No gradients; any thread;
-// torch's default stream.
+// torch's current stream.
 
 #include <ATen/core/Tensor.h>
 

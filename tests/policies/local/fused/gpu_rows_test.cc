@@ -4,6 +4,9 @@
 #include "policies/local/model/gpu_rows.h"
 
 #include <ATen/ATen.h>
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "policies/local/model/primitives.h"
@@ -52,6 +55,29 @@ at::Tensor ExactTurn(const at::Tensor& x, const at::Tensor& cos, const at::Tenso
 at::ScalarType AnyType() { return GENERATE(at::kFloat, at::kBFloat16, at::kHalf); }
 
 }  // namespace
+
+// The default stream would read what the slow products before it have not written yet.
+TEST_CASE("kernels between products run on the stream that torch uses", "[gpu]") {
+  if (!HasGpu()) return;
+  at::manual_seed(1);
+  const at::Tensor factor = at::eye(8192, at::TensorOptions(at::kFloat).device(kGpu));
+  const Both x = Plain({8192, 8192}, at::kFloat);
+  const at::Tensor expected = GpuGate(x.gpu);
+  at::Tensor product = at::full_like(x.gpu, 1e9), again = at::empty_like(x.gpu);
+  at::accelerator::synchronizeDevice(0);
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(kGpu);
+  at::Tensor gated;
+  {
+    const c10::StreamGuard guard(stream);
+    at::mm_out(again, x.gpu, factor);
+    for (int i = 0; i < 4; ++i)
+      at::mm_out(i % 2 == 0 ? product : again, i % 2 == 0 ? again : product, factor);
+    product.copy_(again);
+    gated = GpuGate(product);
+  }
+  at::accelerator::synchronizeDevice(0);
+  CHECK((gated - expected).abs().max().item<double>() < 1e-3);
+}
 
 TEST_CASE("norms of sums and their gradients are the exact ones", "[gpu]") {
   if (!HasGpu()) return;
