@@ -102,6 +102,20 @@ std::unique_ptr<EvaluatorClient> GpuPython::StartEvaluator() {
       std::move(environment), options_.namespaces);
 }
 
+void GpuPython::StartEarly(const Problem& problem, const Workload& workload) {
+  Python();
+  std::call_once(started_, [&] {
+    try {
+      evaluator_.Start();
+    } catch (const Error&) {
+      return;
+    }
+    preparing_ = std::async(std::launch::async, [this, request = RequestOf("get-ready", problem, workload)] {
+      evaluator_.GetReady(request, &is_ending_);
+    });
+  });
+}
+
 std::string GpuPython::Evaluate(const Problem& problem, const Candidate& candidate,
                                 const EvaluateOptions& options, Evaluation* evaluation) {
   evaluation->backend = BackendOf(candidate.source);
@@ -111,6 +125,7 @@ std::string GpuPython::Evaluate(const Problem& problem, const Candidate& candida
     evaluation->outcome = Refused{refusal};
     return "";
   }
+  StartEarly(problem, options.workload);
   if (options.on_phase) options.on_phase("compile");
   const auto start = Clock::now();
   const Compiled compiled = Build(candidate, options);

@@ -2,8 +2,10 @@
 // Candidates in Python on a GPU, on the side of `kevin`: which Python judges them, what their import compiles, and the
 // evaluator for them (env/gpu/judge/python_judge.h), a process beside that for `cuda` and `ptx`. Thread-safe.
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -28,6 +30,7 @@ struct GpuPythonOptions {
 class GpuPython {
  public:
   explicit GpuPython(GpuPythonOptions options);
+  ~GpuPython() { is_ending_ = true; }
 
   // Which Python, torch and toolchain: parts of an evaluation's key. Finds the Python at the first use; throws
   // Error(kMachine), with the command that installs it, where there is none with torch and CUDA.
@@ -50,12 +53,18 @@ class GpuPython {
   const Side& Python();
   Compiled Build(const Candidate& candidate, const EvaluateOptions& options);
   std::unique_ptr<EvaluatorClient> StartEvaluator();
+  // Before the first candidate is built, on the thread of its evaluation: the evaluator, its first workers and the session are
+  // made meanwhile. What fails is said by the evaluation.
+  void StartEarly(const Problem& problem, const Workload& workload);
 
   GpuPythonOptions options_;
   std::filesystem::path runner_;
   std::mutex mutex_;
   std::optional<Side> side_;
   SharedEvaluator evaluator_{[this] { return StartEvaluator(); }};
+  std::once_flag started_;
+  std::atomic<bool> is_ending_ = false;
+  std::future<void> preparing_;  // the first session; ends before evaluator_
 };
 
 }  // namespace kevin

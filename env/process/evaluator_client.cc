@@ -153,6 +153,17 @@ std::optional<nlohmann::json> SharedEvaluator::Ask(
   }
 }
 
+void SharedEvaluator::Start() {
+  AwaitTurn("", nullptr);
+  try {
+    if (!evaluator_) evaluator_ = start_();
+    EndTurn();
+  } catch (...) {
+    EndTurn();
+    throw;
+  }
+}
+
 void SharedEvaluator::TellIfStarted(const nlohmann::json& request) {
   AwaitTurn("", nullptr);
   const bool is_started = evaluator_ != nullptr;

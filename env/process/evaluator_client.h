@@ -96,6 +96,8 @@ class SharedEvaluator {
   nlohmann::json AskOrThrow(const nlohmann::json& request,
                             const std::function<void(const std::string& phase)>& on_phase,
                             const std::atomic<bool>* stop, double* wait_s);
+  // Starts the evaluator where there is none and nobody asks it. Throws Error where none can be started.
+  void Start();
   // Sends the request where an evaluator has been started; else does nothing.
   void TellIfStarted(const nlohmann::json& request);
   // The same where the request's session is not resident, for what only saves time: an error ends the evaluator, and

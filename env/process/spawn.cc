@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -90,6 +91,7 @@ struct ChildPlan {
   int maps_written = -1;  // the end of a pipe: the parent says whether it has written the maps
   int first_free_descriptor = 3;
   cpu_set_t processors{};
+  int niceness = 0;
 };
 
 bool WriteProc(const char* path, const std::string& text) {
@@ -121,6 +123,7 @@ bool ParentHasMapped(int pipe_end) {
   for (auto& [ours, theirs] : plan.descriptors) dup2(ours, theirs);
   close_range(static_cast<unsigned>(plan.first_free_descriptor), ~0U, 0);
   sched_setaffinity(0, sizeof(plan.processors), &plan.processors);
+  if (plan.niceness != 0) setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + plan.niceness);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -214,7 +217,8 @@ const NamespaceTrial& TriedNamespaces() {
 
 ChildProcess Spawn(const SpawnOptions& options) {
   ChildPlan plan{
-      Pointers(options.argv), Pointers(options.environment), options.descriptors, {}, {}, -1, 3, {}};
+      Pointers(options.argv), Pointers(options.environment), options.descriptors, {}, {}, -1, 3, {},
+      options.niceness};
   for (const auto& [ours, theirs] : options.descriptors) {
     plan.first_free_descriptor = std::max(plan.first_free_descriptor, theirs + 1);
   }

@@ -61,6 +61,7 @@ SpawnOptions BuildProcess(const PythonSetup& setup, const std::string& kind, con
                           const fs::path& work) {
   SpawnOptions spawn;
   spawn.namespaces = options.namespaces;
+  if (!cuda_architecture.empty()) spawn.niceness = kCompilerNiceness;
   std::vector<std::string> shown = setup.folders;
   shown.push_back(fs::path(setup.script).parent_path().string());
   const fs::path programs = fs::path(setup.library).parent_path(), libraries = programs.parent_path() / "lib";

@@ -152,6 +152,15 @@ Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
   return ratio;
 }
 
+int PairsFor(std::vector<double> log_ratios, double half_width) {
+  constexpr double kSpreadOfDeviation = 1.4826;   // standard deviations in a median absolute deviation
+  constexpr double kQuantile = 2.8, kMost = 1e6;  // of Student's t with some twenty degrees of freedom
+  const double middle = Median(log_ratios);
+  for (double& ratio : log_ratios) ratio = std::abs(ratio - middle);
+  const double reach = kQuantile * kSpreadOfDeviation * Median(std::move(log_ratios));
+  return static_cast<int>(std::clamp(std::pow(reach / half_width, 2), 1.0, kMost));
+}
+
 double StudentQuantile99(double degrees_of_freedom) {
   static constexpr std::array<double, 30> kTable = {63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355,
                                                     3.250,  3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921,

@@ -45,6 +45,7 @@ SpawnOptions Command(const CudaToolchain& toolchain, const CompileFarmOptions& o
                      const std::vector<fs::path>& extra) {
   SpawnOptions spawn;
   spawn.namespaces = options.namespaces;
+  spawn.niceness = kCompilerNiceness;
   SandboxedCompiler sandboxed{options.runner_program.string(),  options.namespaces, work.string(),
                               options.limits.compile_memory_mb, kCpuSeconds,        {}};
   for (const fs::path& folder : FoldersToShow(toolchain, options, extra))

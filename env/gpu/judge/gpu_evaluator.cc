@@ -283,6 +283,7 @@ class GpuEvaluator {
   json JudgePythonWithRoom(const json& request) {
     const auto judge = [&] {
       GpuPythonSession& session = PreparePythonSession(request);
+      if (request.at("command") == "get-ready") return json::object();
       return request.at("command") == "diagnose" ? DiagnosePython(session, request)
                                                  : JudgePython(session, request);
     };

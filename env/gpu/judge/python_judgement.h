@@ -95,6 +95,7 @@ class GpuPythonJudgement {
   SequentialVerdicts verdicts_;
   std::vector<double> singles_us_, in_batch_us_, reference_singles_us_, reference_in_batch_us_;
   MixtureOrder members_;
+  int enough_pairs_ = 0;  // of the fixed ones, by their spread
   int least_calls_ = 1, most_calls_ = 1, late_rounds_ = 0;
   int audits_ = 0;  // in which the batch was paused
   double candidate_us_ = 0, round_s_ = 0.05;

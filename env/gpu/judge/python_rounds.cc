@@ -10,6 +10,7 @@
 #include "env/error.h"
 #include "env/gpu/judge/python_judgement.h"
 #include "env/process/machine.h"
+#include "env/verdict/estimate.h"
 
 namespace kevin {
 namespace {
@@ -20,6 +21,8 @@ constexpr double kBatch_us = 5000;
 constexpr int kPythonSequentialRounds = 40, kPythonLeastRounds = 8;
 constexpr double kPythonSequentialBudget_s = 0.3, kPythonFixedBudget_s = 0.4, kPythonConfirmFactor = 2;
 constexpr int kPythonLeastFixed = 10, kPythonMostFixed = 60;
+// Pairs beyond those that make the half width of the 99 % interval about that small gain little.
+constexpr double kEnoughHalfWidth = 0.01;
 constexpr double kAuditedRounds = 0.2, kSingleRounds = 0.25;
 constexpr int kLeastCallsForSingles = 2;
 constexpr size_t kLeastSingles = 5;
@@ -171,7 +174,13 @@ void GpuPythonJudgement::Sequential() {
   plan.against_reference = plan.against_start = kGpuPythonCalibration;
   TimedRound(0, -1, "warm-up");
   plan.begin = Clock::now();
-  verdicts_ = RunSequentialTest(plan, [this](int pair) { return TimedRound(0, pair, "sequential"); });
+  std::vector<double> log_ratios;
+  verdicts_ = RunSequentialTest(plan, [&](int pair) {
+    const RoundTimes round = TimedRound(0, pair, "sequential");
+    log_ratios.push_back(std::log(round.reference_us / round.candidate_us));
+    return round;
+  });
+  enough_pairs_ = sides_in_round_ > 1 ? kPythonMostFixed : PairsFor(std::move(log_ratios), kEnoughHalfWidth);
 }
 
 std::vector<RoundTimes> GpuPythonJudgement::Fixed() {
@@ -179,8 +188,11 @@ std::vector<RoundTimes> GpuPythonJudgement::Fixed() {
   const bool start_joins = sides_in_round_ < sides_.size();
   sides_in_round_ = sides_.size();
   if (request_.confirm || start_joins) TimedRound(1, -1, "warm-up");
-  const int pairs = std::clamp(static_cast<int>(kPythonFixedBudget_s * factor / round_s_), kPythonLeastFixed,
-                               static_cast<int>(kPythonMostFixed * factor));
+  const int in_time = static_cast<int>(kPythonFixedBudget_s * factor / round_s_),
+            most = request_.confirm ? static_cast<int>(kPythonMostFixed * factor)
+                   : start_joins    ? kPythonMostFixed
+                                    : enough_pairs_;
+  const int pairs = std::max(std::min(in_time, most), kPythonLeastFixed);
   Audit();
   std::vector<RoundTimes> rounds;
   for (int pair = 0; pair < pairs; ++pair)

@@ -162,6 +162,24 @@ TEST_CASE("Student's quantile") {
   CHECK(StudentQuantile99(1e9) == Approx(2.5758).epsilon(1e-4));
 }
 
+TEST_CASE("as many pairs as their spread asks for") {
+  CHECK(PairsFor({0.1}, 0.01) == 1);
+  CHECK(PairsFor({0.1, 0.1, 0.1, 9, -7}, 0.01) == 1);
+  std::vector<double> counts;
+  int within = 0;
+  for (unsigned i = 0; i < 400; ++i) {
+    Pairs pairs(-0.3, 0.02, 0, i);
+    const int count = PairsFor(pairs.Process(12), 0.01);
+    counts.push_back(count);
+    const std::vector<std::vector<double>> further{pairs.Process(std::max(count, 10))};
+    const Ratio ratio = EstimateRatio(further, {.between_processes = 0, .residual = 0});
+    within += std::abs(std::log(ratio.value) + 0.3) < 0.01;
+  }
+  INFO("median " << Median(counts) << ", within " << within << " of 400");
+  CHECK(Median(counts) == Approx(31).margin(8));  // (2.8 * 0.02 / 0.01)^2
+  CHECK(within >= 380);
+}
+
 TEST_CASE("no pairs give no ratio") { CHECK(EstimateRatio({}).pairs == 0); }
 
 TEST_CASE("a comparison over fresh processes on a noisy machine rarely errs, because it looks late") {

@@ -9,6 +9,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "policies/local/model/device.h"
 #include "policies/local/model/primitives.h"
 #include "policies/local/train/token_logprobs.h"
 #include "tests/catch.h"
@@ -59,24 +60,21 @@ at::ScalarType AnyType() { return GENERATE(at::kFloat, at::kBFloat16, at::kHalf)
 // The default stream would read what the slow products before it have not written yet.
 TEST_CASE("kernels between products run on the stream that torch uses", "[gpu]") {
   if (!HasGpu()) return;
+  OpenCuda(kGpu);
   at::manual_seed(1);
-  const at::Tensor factor = at::eye(8192, at::TensorOptions(at::kFloat).device(kGpu));
-  const Both x = Plain({8192, 8192}, at::kFloat);
-  const at::Tensor expected = GpuGate(x.gpu);
-  at::Tensor product = at::full_like(x.gpu, 1e9), again = at::empty_like(x.gpu);
+  const at::Tensor one = at::eye(8192, at::TensorOptions(at::kBFloat16).device(kGpu));
+  const at::Tensor x = Plain({8192, 8192}, at::kBFloat16).gpu, expected = GpuGate(x);
+  at::Tensor product = at::zeros_like(x), other = at::zeros_like(x), gated;
   at::accelerator::synchronizeDevice(0);
-  const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(kGpu);
-  at::Tensor gated;
   {
-    const c10::StreamGuard guard(stream);
-    at::mm_out(again, x.gpu, factor);
-    for (int i = 0; i < 4; ++i)
-      at::mm_out(i % 2 == 0 ? product : again, i % 2 == 0 ? again : product, factor);
-    product.copy_(again);
+    const c10::StreamGuard guard(c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(kGpu));
+    at::mm_out(other, x, one);
+    for (int i = 0; i < 4; ++i) at::mm_out(product, other, one), at::mm_out(other, product, one);
+    product.copy_(other);  // x, after nine products
     gated = GpuGate(product);
   }
   at::accelerator::synchronizeDevice(0);
-  CHECK((gated - expected).abs().max().item<double>() < 1e-3);
+  CHECK(at::equal(gated, expected));
 }
 
 TEST_CASE("norms of sums and their gradients are the exact ones", "[gpu]") {
