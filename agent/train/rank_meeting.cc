@@ -1,22 +1,20 @@
 #include "agent/train/rank_meeting.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 #include "agent/events.h"
 #include "agent/machine.h"
 #include "env/error.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 
 RankMeeting::Met RankMeeting::Meet(const Terms& terms) {
   Met met;
   if (ranks_ == 1) return met;
-  char host[256] = "host";
-  gethostname(host, sizeof(host) - 1);
-  const Json own = {{"host", host},         {"device", terms.device}, {"done", terms.done},
+  const Json own = {{"host", HostName()},   {"device", terms.device}, {"done", terms.done},
                     {"steps", terms.steps}, {"place", terms.place},   {"lock", LockNameOf(terms.device)}};
   const std::vector<std::string> all = trainer_.Exchange(ToLine(own));
   for (size_t rank = 0; rank < all.size(); ++rank) {

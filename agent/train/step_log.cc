@@ -13,6 +13,7 @@
 #include "agent/json.h"
 #include "env/error.h"
 #include "env/process/files.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
@@ -203,12 +204,10 @@ uint32_t Crc32c(std::string_view bytes) {
 }
 
 TensorBoardFile::TensorBoardFile(const std::filesystem::path& folder, double wall_time) {
-  std::array<char, 256> host{"host"};
-  gethostname(host.data(), host.size() - 1);
   std::error_code ignored;
   std::filesystem::create_directories(folder, ignored);
   path_ = folder / ("events.out.tfevents." + std::to_string(static_cast<int64_t>(wall_time)) + "." +
-                    host.data() + "." + std::to_string(getpid()));
+                    HostName() + "." + std::to_string(getpid()));
   file_.open(path_, std::ios::binary);
   if (!file_)
     throw Error(ExitCode::kBadRequest, path_.string() + " cannot be written", "choose another --out");

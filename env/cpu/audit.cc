@@ -18,12 +18,14 @@ struct PausesLimit {
 };
 constexpr PausesLimit kPauses{300, 8}, kPausesIfSmall{100, 24};
 constexpr int64_t kSmallInputs_bytes = 16 << 20;
+constexpr double kEarly = 0.1;        // of a batch
 constexpr int kPausesWithMarks = 8;   // at which marks are read under suspicion
 constexpr int64_t kMostTouched = 16;  // one part in so many; of less than sixteen pages none
 
 }  // namespace
 
-AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, SecretRandom& random) {
+AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, bool removes_marks,
+                        SecretRandom& random) {
   const auto share = [&](double from, double to) {
     return std::uniform_real_distribution<double>(from, to)(random);
   };
@@ -33,8 +35,10 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, Sec
   const int most = std::clamp(static_cast<int>(usual_us / limit.min_between_us), 1,
                               std::min(limit.most, static_cast<int>(calls)));
   const int pauses = random() % 2 == 0 ? 1 : most;
-  const double first = share(0, 1);
   AuditPlan plan;
+  plan.removes_marks = removes_marks;
+  plan.is_early = !removes_marks && random() % 2 == 0;
+  const double first = share(0, plan.is_early ? kEarly : 1);
   plan.moments_us.push_back(first * usual_us);
   for (int i = 1; i < pauses; ++i) plan.moments_us.push_back(share(first, 1) * usual_us);
   std::sort(plan.moments_us.begin(), plan.moments_us.end());

@@ -21,9 +21,14 @@ struct AuditPlan {
   // Before the batch. A kernel can feel that they are gone, because first accesses to its own pages take longer then; so
   // there are audits of both kinds.
   bool removes_marks = true;
+  // The first pause comes within the first tenth of the batch: a kernel that is honest from its first pause on is so in nearly
+  // all of it, and as slow as without work ahead.
+  bool is_early = false;
 };
-// `usual_us`: of a timed batch of as many calls. `inputs_bytes`: of all slots; where they are few there are more pauses.
-AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, SecretRandom& random);
+// `usual_us`: of a timed batch of as many calls. `inputs_bytes`: of all slots; where they are few there are more pauses. Half
+// of the audits that keep marks are early.
+AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, bool removes_marks,
+                        SecretRandom& random);
 
 // One audited batch: unannounced, and like a timed batch until its first pause. A candidate can find out how
 // long a batch is and where its buffers lie, and it can forge every count in the shared control page. While

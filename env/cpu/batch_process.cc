@@ -22,6 +22,7 @@
 
 #include "env/error.h"
 #include "env/problem/text.h"
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
@@ -90,11 +91,8 @@ std::optional<std::vector<NamedMapping>> MappingsOf(pid_t pid, size_t most) {
 
 // Of a process whose main thread has ended, while others run, the kernel shows neither mappings nor marks.
 bool MainThreadHasEnded(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  const size_t name_end = text.rfind(") ");
-  return name_end != std::string::npos && (text[name_end + 2] == 'Z' || text[name_end + 2] == 'X');
+  const std::vector<std::string> stat = ProcessStat(pid);
+  return !stat.empty() && (stat[0] == "Z" || stat[0] == "X");
 }
 
 }  // namespace

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <ctime>
-#include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "env/cpu/hardware_counters.h"
 #include "env/cpu/peak.h"
@@ -35,16 +34,10 @@ double CpuSeconds() {
 
 // Page faults of a process since it started, as the kernel counts them.
 std::optional<double> PageFaults(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream fields(text.substr(name_end + 1));
-  std::string skipped;
-  for (int i = 0; i < 7; ++i) fields >> skipped;  // state to flags
-  double minor = 0, children = 0, major = 0;
-  return fields >> minor >> children >> major ? std::optional(minor + major) : std::nullopt;
+  constexpr size_t kMinor = 7, kMajor = 9;
+  const std::vector<std::string> stat = ProcessStat(pid);
+  if (stat.size() <= kMajor) return std::nullopt;
+  return std::atof(stat[kMinor].c_str()) + std::atof(stat[kMajor].c_str());
 }
 
 class DiagnosisOfLibrary {

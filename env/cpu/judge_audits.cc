@@ -32,10 +32,10 @@ bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
   const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
   if (calls < 2) return false;
   const double usual_us = (timed_us_.empty() ? candidate_us_ : Median(timed_us_)) * calls;
-  AuditPlan plan =
-      DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.layout().inputs_bytes, session_.random());
   std::bernoulli_distribution is_for_marks(marks_share);
-  plan.removes_marks = BatchProcess::HasMarks() && is_for_marks(session_.random());
+  const bool removes_marks = BatchProcess::HasMarks() && is_for_marks(session_.random());
+  AuditPlan plan = DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.layout().inputs_bytes,
+                                 removes_marks, session_.random());
   // Else its batches are delayed by what the audit before has removed.
   if (!plan.removes_marks) VisitAllSlots(processes);
   if (plan.removes_marks) {
@@ -47,8 +47,12 @@ bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
   plan.changes = !plan.changes;
   const AuditedBatch second = AuditBatch(processes, calls, plan);
   const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
-  if (changed.happened && same.happened)
+  if (!changed.happened || !same.happened) return true;
+  if (plan.is_early) {
+    pace_.AddEarly(same.slowness);
+  } else {
     pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us), same.slowness});
+  }
   return true;
 }
 

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kSequentialRounds = 30, kMinSequentialRounds = 8;
 constexpr int kRoundsOfProcess = 4;  // where there is patience for more than one process
 constexpr double kConfirmFactor = 1.5;
-constexpr int kMoreAudits = 6;  // at most, until there are enough of the pace
+constexpr int kMoreAudits = 12;  // at most, until there are enough of the pace
 constexpr size_t kRoundsOfUsualTime = 5;
 constexpr double kEagerCallsOfEvaluation =
     100;  // a limit that no kernel reaches by being half as fast as eager

@@ -9,10 +9,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <thread>
+
+#include "env/process/machine.h"
 
 namespace kevin {
 namespace {
@@ -76,12 +77,9 @@ std::string DeviceOfEvaluator(int id) {
   return "";
 }
 
-// By /proc/ID/stat: "ID (NAME) STATE PARENT ...", where a name may have any characters.
 int ParentOf(int id) {
-  std::ifstream file("/proc/" + std::to_string(id) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const size_t end = text.rfind(')');
-  return end == std::string::npos || end + 4 > text.size() ? 0 : std::atoi(text.c_str() + end + 4);
+  const std::vector<std::string> stat = ProcessStat(id);
+  return stat.size() > 1 ? std::atoi(stat[1].c_str()) : 0;
 }
 
 // With a context on this process's device: evaluators of the same parent, their runners and their Python workers. The

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -53,9 +52,7 @@ fs::path FolderInCache() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   const fs::path base = cache && *cache ? fs::path(cache) : fs::path(home ? home : "/nonexistent") / ".cache";
-  char host[HOST_NAME_MAX + 1] = "host";
-  gethostname(host, sizeof(host) - 1);
-  return base / "kevin" / (std::string("locks-") + host);
+  return base / "kevin" / ("locks-" + HostName());
 }
 
 fs::path OwnFolder() {
@@ -192,11 +189,8 @@ void TellWhoHolds(const std::string& device) {
   if (told != Clock::time_point() && now - told < std::chrono::minutes(1)) return;
   for (const long pid : PidsOf(DeviceLock::PathFor(device))) {
     if (pid == getpid() || pid == getppid()) return;
-    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-    std::string text;
-    std::getline(stat, text);
-    const size_t name_end = text.rfind(')');
-    if (name_end != std::string::npos && std::atol(text.c_str() + name_end + 4) == getpid()) return;
+    const std::vector<std::string> stat = ProcessStat(static_cast<int>(pid));
+    if (stat.size() > 1 && stat[1] == std::to_string(getpid())) return;
   }
   const std::string holders = DeviceLock::HoldersOf(device);
   std::fprintf(stderr, "waiting for %s, which is held by %s\n", device.c_str(),

@@ -2,7 +2,9 @@
 
 #include <sched.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
+#include <climits>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -46,6 +48,23 @@ int UsableCpus() {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+}
+
+std::string HostName() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "host";
+}
+
+// A name may have any characters.
+std::vector<std::string> ProcessStat(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::vector<std::string> fields;
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return fields;
+  std::istringstream behind(text.substr(name_end + 1));
+  for (std::string field; behind >> field;) fields.push_back(field);
+  return fields;
 }
 
 }  // namespace kevin

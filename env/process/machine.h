@@ -18,6 +18,11 @@ std::string
 CpuFeatures();  // the instruction sets that change the meaning of -march=native: "avx2 avx512f ..."
 std::string KernelRelease();  // "6.18.44"
 int UsableCpus();             // the CPUs in this process's affinity mask
+std::string HostName();       // "host" where it has none
+
+// What stands in /proc/PID/stat behind the name: the state ("R"), the parent's id, and so on (proc(5), from the third field
+// on). Empty: there is no such process, or it is another user's secret.
+std::vector<std::string> ProcessStat(int pid);
 
 inline double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

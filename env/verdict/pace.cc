@@ -56,13 +56,18 @@ bool Pace::Exceeds(const std::vector<double>& values, double limit) {
 
 bool Pace::IsSuspicious() const {
   return HasReadAhead() || BoundOf(lags_).mean > kMaxLag / 2 || Exceeds(excesses_, kMaxExcess) ||
-         Exceeds(slowness_, kMaxSlowness) || Exceeds(slowness_with_marks_, kMaxSlowness);
+         Exceeds(slowness_, kMaxSlowness) || Exceeds(slowness_early_, kMaxSlowness) ||
+         Exceeds(slowness_with_marks_, kMaxSlowness);
 }
 
 bool Pace::NeedsAnotherLook() const {
   if (read_ahead_ > 1 || !IsSuspicious()) return false;
   const bool is_by_marks = HasReadAhead() || Exceeds(slowness_with_marks_, kMaxSlowness);
-  return (is_by_marks ? slowness_with_marks_ : lags_).size() < kAuditsOfAnotherLook;
+  const bool is_by_early = Exceeds(slowness_early_, kMaxSlowness);
+  return (is_by_marks   ? slowness_with_marks_
+          : is_by_early ? slowness_early_
+                        : lags_)
+             .size() < kAuditsOfAnotherLook;
 }
 
 std::string Pace::Refusal() const {
@@ -72,11 +77,11 @@ std::string Pace::Refusal() const {
         "worked ahead: a batch takes {:.0f} % longer when inputs of calls that have not begun change",
         100 * std::expm1(excess.mean));
   }
-  for (const std::vector<double>* values : {&slowness_, &slowness_with_marks_}) {
+  for (const std::vector<double>* values : {&slowness_, &slowness_early_, &slowness_with_marks_}) {
     const MeanBound slowness = BoundOf(*values);
     if (slowness.low <= kMaxSlowness) continue;
     return fmt::format("worked ahead: a batch that is {} takes {:.0f} % longer than one that is timed",
-                       values == &slowness_ ? "stopped on its way" : "looked at",
+                       values == &slowness_with_marks_ ? "looked at" : "stopped on its way",
                        100 * std::expm1(slowness.mean));
   }
   if (lag.low > kMaxLag) {

@@ -27,13 +27,15 @@ class Pace {
   static constexpr double kMaxExcess = 0.15;
   static constexpr double kMaxSlowness = 0.2;
   // A suspicion is no proof: it is put to new audits, which alone decide.
-  static constexpr int kAuditsIfSuspicious = 28;
-  static constexpr double kMarksShareIfSuspicious = 4.0 / 7;  // of them: audits for marks
+  static constexpr int kAuditsIfSuspicious = 40;
+  static constexpr double kMarksShareIfSuspicious = 0.4;  // of them: audits for marks
   // Of 16 audits for marks, and as large a part of more: single marks may have a cause outside of the kernel, which is seen
   // in most audits if it works ahead.
   static constexpr int kMaxReadAhead = 2, kReadAheadOf = 16;
 
   void Add(const AuditedPace& audit);
+  // Of an audit whose first pause came early, which tells nothing of the calls before it.
+  void AddEarly(double slowness) { slowness_early_.push_back(slowness); }
   // Whether in an audit, at a pause, inputs of calls that had not begun had been read. Not by guesses of the processor:
   // much of a tensor.
   // `slowness`: as of AuditedPace, without what it takes to set the marks again.
@@ -56,7 +58,7 @@ class Pace {
   bool HasReadAhead() const;
   static bool Exceeds(const std::vector<double>& values, double limit);
 
-  std::vector<double> lags_, excesses_, slowness_;
+  std::vector<double> lags_, excesses_, slowness_, slowness_early_;
   std::vector<double> slowness_with_marks_;  // of each audit for marks
   int read_ahead_ = 0;                       // of them
 };

@@ -228,7 +228,7 @@ void Marks(const Prepared& one, int repeats) {
     session.reference_process().RunBatch(slots, 60, &reference_us);
     const double usual_us = session.reference_us() * static_cast<double>(slots.size());
     const AuditPlan plan =
-        DrawAuditPlan(usual_us, slots.size(), session.layout().inputs_bytes, session.random());
+        DrawAuditPlan(usual_us, slots.size(), session.layout().inputs_bytes, true, session.random());
     Audit audit(session, process.process(), outputs, slots, plan, {true});
     process.Run(slots, "measure", audit.Pauses());
     audit.AfterBatch();

@@ -119,9 +119,8 @@ RankWatch::RankWatch(const Rendezvous& rendezvous) : state_(std::make_shared<Sta
                                 [&] { return shared.leaving && !shared.has_said_so; });
       }
     } catch (const std::exception& error) {
-      const std::string why = error.what();
       const std::lock_guard lock(shared.mutex);
-      shared.store_lost = why.substr(0, why.find('\n'));
+      shared.store_lost = FirstLineOf(error.what());
     }
     const std::lock_guard lock(shared.mutex);
     shared.is_done = true;

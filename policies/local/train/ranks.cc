@@ -104,7 +104,7 @@ class WatchedRanks : public Ranks {
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
-      throw LostRank(rank_, "another rank: " + FirstLine(error));
+      throw LostRank(rank_, "another rank: " + FirstLineOf(error.what()));
     }
   }
 
@@ -133,11 +133,6 @@ class WatchedRanks : public Ranks {
   }
 
  private:
-  static std::string FirstLine(const std::exception& error) {
-    const std::string text = error.what();  // torch's has a stack trace below
-    return text.substr(0, text.find('\n'));
-  }
-
   void Guarded(const std::function<void()>& body) {
     try {
       body();
@@ -145,7 +140,7 @@ class WatchedRanks : public Ranks {
       throw;
     } catch (const std::exception& error) {
       const std::string who = watch_->WhoIsMissing();
-      throw LostRank(rank_, who.empty() ? "another rank: " + FirstLine(error) : who);
+      throw LostRank(rank_, who.empty() ? "another rank: " + FirstLineOf(error.what()) : who);
     }
   }
 
@@ -181,8 +176,7 @@ void OnAllRanks(Ranks& ranks, const std::function<void()>& work) {
   } catch (const Error& error) {
     own = error;
   } catch (const std::exception& error) {  // of torch, of the standard library: no memory
-    const std::string why = error.what();  // torch's has a stack trace below its first line
-    own = Error(ExitCode::kBroken, why.substr(0, why.find('\n')), "start all ranks again with --resume");
+    own = Error(ExitCode::kBroken, FirstLineOf(error.what()), "start all ranks again with --resume");
   }
   const auto shortened = [](const std::string& text) { return text.substr(0, 1900); };
   const std::string mine = own ? std::to_string(static_cast<int>(own->code())) + "\n" +

@@ -86,6 +86,9 @@ std::unique_ptr<Ranks> RanksFromEnvironment(double seconds, at::Device device,
 std::unique_ptr<Ranks> FurtherRanksFromEnvironment(const std::string& group, double seconds,
                                                    at::Device device);
 
+// An exception of torch has a stack trace below its first line.
+inline std::string FirstLineOf(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 // The error of a rank that lost `whom`: "rank 2: it gives no sign".
 inline Error LostRank(int rank, const std::string& whom) {
   return Error(ExitCode::kBroken, "rank " + std::to_string(rank) + " lost " + whom,

@@ -285,9 +285,6 @@ Json ErrorJson(ExitCode code, const std::string& what, const std::string& next) 
   return {{"error", {{"code", static_cast<int>(code)}, {"what", what}, {"next", next}}}};
 }
 
-// Without the location in torch's sources.
-std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 }  // namespace
 
 std::unique_ptr<LanguageModel> LoadForTraining(const TrainOptions& options, const std::string& checkpoint) {
@@ -332,7 +329,7 @@ void ServeTraining(int in, int out, const ModelMaker& make_model) {
   } catch (const Error& error) {
     fail(error);
   } catch (const std::exception& error) {
-    fail(Error(ExitCode::kBroken, FirstLine(error.what())));
+    fail(Error(ExitCode::kBroken, FirstLineOf(error.what())));
   }
 }
 

@@ -11,12 +11,6 @@
 #include "policies/local/train/ranks.h"
 
 namespace kevin::local {
-namespace {
-
-std::string FirstLineOf(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-}  // namespace
-
 SliceRunner::SliceRunner(SplitModel& model, const TorchRunnerOptions& options)
     : model_(model), runner_(model.Slice(), options) {
   const at::Device device = model.Slice().Options().device;

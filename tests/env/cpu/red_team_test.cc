@@ -198,6 +198,7 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
                                    {"feels_marks_and_compares_groups", "one_row", "one_row"},
                                    {"feels_marks_and_pauses", "one_row", "one_row"},
                                    {"eighth_ahead", "one_row", "one_row"},
+                                   {"edges_ahead", "one_row", "one_row"},
                                    {"overflowing_rows", "overflowing_rows", "cosh"}};
   // On a busy machine too few pauses may fall into a batch, and then there is no gain either.
   const std::set<std::string> may_be_measured = {"polls_for_poison",
@@ -213,6 +214,7 @@ TEST_CASE("no attack is faster than the correct kernel that it replaces") {
                                                  "sums_groups_of_four",
                                                  "honest_in_series",
                                                  "quarter_ahead",
+                                                 "edges_ahead",
                                                  "overflowing_rows"};
   const fs::path folder = Folder() / "against_correct";
   for (const auto& [attack, name, correct_kernel] : cases) {

@@ -131,16 +131,18 @@ TEST_CASE("of more audits reading ahead is refused from the same part on") {
   }
 }
 
-TEST_CASE("a kernel that is honest only in audits is refused, by either kind of them") {
+TEST_CASE("a kernel that is honest only in audits is refused, by any kind of them") {
+  enum Kind { kUsual, kEarly, kMarks };
   std::mt19937_64 random(11);
   std::normal_distribution<double> normal;
-  for (const bool with_marks : {false, true}) {
-    CAPTURE(with_marks);
+  for (const Kind kind : {kUsual, kEarly, kMarks}) {
+    CAPTURE(kind);
     const auto add = [&](Pace* pace, int audits, double slowness, double scatter) {
       for (int audit = 0; audit < audits; ++audit) {
         const double one = slowness + scatter * normal(random);
-        pace->Add({0, 0, with_marks ? 0 : one});
-        pace->AddMarks(false, with_marks ? one : 0);
+        pace->Add({0, 0, kind == kUsual ? one : 0});
+        pace->AddEarly(kind == kEarly ? one : 0);
+        pace->AddMarks(false, kind == kMarks ? one : 0);
       }
     };
     Pace pace;
@@ -150,8 +152,9 @@ TEST_CASE("a kernel that is honest only in audits is refused, by either kind of 
     CHECK((pace.IsSuspicious() && pace.NeedsAnotherLook()));
     add(&pace, 8, 0.7, 0.1);
     CHECK((pace.IsSuspicious() && !pace.NeedsAnotherLook()));
-    CHECK(pace.Refusal().find(with_marks ? "worked ahead: a batch that is looked at takes"
-                                         : "worked ahead: a batch that is stopped on its way takes") == 0);
+    CHECK(pace.Refusal().find(kind == kMarks
+                                  ? "worked ahead: a batch that is looked at takes"
+                                  : "worked ahead: a batch that is stopped on its way takes") == 0);
     int refused = 0;
     for (int i = 0; i < 2000; ++i) {  // correct ones, on a busy machine too
       Pace correct;
