@@ -73,6 +73,8 @@ class Audit {
   bool Happened() const { return pauses_ > 0; }
   // Inputs of a call that had not begun were read.
   bool ReadAhead() const { return read_ahead_; }
+  // Whether the marks were removed, so that they tell what was read.
+  bool MarksWork() const { return marks_work_; }
   // Without what stopping took: on a busy machine that hides the pace.
   double RanUs() const { return ran_us_; }
   // Shares of the batch's time, and of its CPU time, that had passed at the first pause, less the share of the calls.
@@ -82,6 +84,10 @@ class Audit {
   double CpuLag() const {
     return (first_pause_cpu_s_ - cpu_begin_s_) / (cpu_end_s_ - cpu_begin_s_) - finished_;
   }
+  // Shares of the calls that had returned at the first pause, less those of the time and the CPU time that had passed: not
+  // above 0 where calls take turns.
+  double Ahead() const { return -Lag() - 0.5 / static_cast<double>(slots_.size()); }
+  double CpuAhead() const { return -CpuLag() - 0.5 / static_cast<double>(slots_.size()); }
   void AfterBatch() { cpu_end_s_ = process_.CpuSeconds(); }
   // How long the process was kept stopped before the batch to remove its marks.
   double MarksSeconds() const { return marks_s_; }

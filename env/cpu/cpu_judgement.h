@@ -78,8 +78,8 @@ class CpuJudgement {
                         const std::string& phase);
 
   struct AuditedBatch {
-    double ran_us = 0, lag = 0, slowness = 0;
-    bool happened = false, read_ahead = false;
+    double ran_us = 0, lag = 0, ahead = 0, slowness = 0;
+    bool happened = false, read_ahead = false, marks_work = false;
   };
   // `marks_share`: how often it is an audit for marks. False: batches of one call need no audit.
   bool AuditRound(const Processes& processes, double marks_share);

@@ -16,7 +16,7 @@ namespace {
 constexpr double kAuditShare = 0.15, kAuditShareIfSuspicious = 0.5;
 // Of audits before a round: those that remove marks, without a suspicion. One more is at the end of each process.
 constexpr double kMarksShare = 0.25;
-constexpr int kMostAuditsOfAnotherLook = 24;
+constexpr int kMostAuditsOfAnotherLook = 48;
 // To set the mark of a page takes so long: of slots up to 0.4 us were seen (a matrix product on a virtual machine). A kernel's
 // own pages get less, so that it gains nothing by touching more of them than it needs.
 constexpr double kMarkOfSlot_us = 0.5, kMarkOfOwnPage_us = 0.2;
@@ -49,7 +49,7 @@ bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
   const auto& [changed, same] = plan.changes ? std::tie(second, first) : std::tie(first, second);
   if (!changed.happened || !same.happened) return true;
   if (plan.is_early) {
-    pace_.AddEarly(same.slowness);
+    pace_.AddEarly((same.ahead + changed.ahead) / 2, same.slowness);
   } else {
     pace_.Add({same.lag, std::log(changed.ran_us / same.ran_us), same.slowness});
   }
@@ -63,11 +63,13 @@ void CpuJudgement::AuditMarks(const Processes& processes, int calls, AuditPlan p
     plan.changes = !plan.changes;
     const AuditedBatch second = AuditBatch(processes, calls, plan);
     audited.read_ahead |= second.read_ahead;
+    audited.marks_work |= second.marks_work;
     audited.slowness = std::min(audited.slowness, second.slowness);
     VisitAllSlotsOfReference();
   }
-  pace_.AddMarks(audited.read_ahead, audited.slowness);
   has_removed_marks_ = true;
+  if (!audited.marks_work && !audited.read_ahead) return pace_.AddUnknownMarks();
+  pace_.AddMarks(audited.read_ahead, audited.slowness);
 }
 
 bool CpuJudgement::AuditRound(const Processes& processes) {
@@ -156,9 +158,10 @@ CpuJudgement::AuditedBatch CpuJudgement::AuditBatch(const Processes& processes, 
   }
   const bool is_busy = share > kQuietShare;
   const double lag = is_busy ? std::min(audit.Lag(), audit.CpuLag()) : audit.Lag();
+  const double ahead = is_busy ? std::min(audit.Ahead(), audit.CpuAhead()) : audit.Ahead();
   const double marks_us = plan.removes_marks ? MarksMicroseconds(process, slots.size()) : 0;
   const double slowness = Slowness(process, audit.RanUs(), slots.size(), marks_us, is_busy);
-  return {audit.RanUs(), lag, slowness, audit.Happened(), audit.ReadAhead()};
+  return {audit.RanUs(), lag, ahead, slowness, audit.Happened(), audit.ReadAhead(), audit.MarksWork()};
 }
 
 // Logarithm of an audited batch's time over that of a timed one. On a busy machine a process that is stopped and started

@@ -21,7 +21,7 @@ int UsableCpus();             // the CPUs in this process's affinity mask
 std::string HostName();       // "host" where it has none
 
 // What stands in /proc/PID/stat behind the name: the state ("R"), the parent's id, and so on (proc(5), from the third field
-// on). Empty: there is no such process, or it is another user's secret.
+// on). Empty: there is no such process, or /proc hides it.
 std::vector<std::string> ProcessStat(int pid);
 
 inline double SecondsSince(std::chrono::steady_clock::time_point start) {

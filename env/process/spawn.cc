@@ -92,6 +92,7 @@ struct ChildPlan {
   int first_free_descriptor = 3;
   cpu_set_t processors{};
   int niceness = 0;
+  std::string autogroup;
 };
 
 bool WriteProc(const char* path, const std::string& text) {
@@ -123,7 +124,10 @@ bool ParentHasMapped(int pipe_end) {
   for (auto& [ours, theirs] : plan.descriptors) dup2(ours, theirs);
   close_range(static_cast<unsigned>(plan.first_free_descriptor), ~0U, 0);
   sched_setaffinity(0, sizeof(plan.processors), &plan.processors);
-  if (plan.niceness != 0) setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + plan.niceness);
+  if (plan.niceness != 0) {
+    setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + plan.niceness);
+    WriteProc("/proc/self/autogroup", plan.autogroup);  // setsid has made one
+  }
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -217,8 +221,8 @@ const NamespaceTrial& TriedNamespaces() {
 
 ChildProcess Spawn(const SpawnOptions& options) {
   ChildPlan plan{
-      Pointers(options.argv), Pointers(options.environment), options.descriptors, {}, {}, -1, 3, {},
-      options.niceness};
+      Pointers(options.argv), Pointers(options.environment),   options.descriptors, {}, {}, -1, 3, {},
+      options.niceness,       std::to_string(options.niceness)};
   for (const auto& [ours, theirs] : options.descriptors) {
     plan.first_free_descriptor = std::max(plan.first_free_descriptor, theirs + 1);
   }

@@ -38,7 +38,8 @@ const NamespaceTrial& TriedNamespaces();  // once per process
 inline bool NamespacesAvailable() { return TriedNamespaces().ok(); }
 
 // Of compilers for a GPU, which run while candidates are timed: the processes that enqueue work, and those that make a context,
-// come before them. On 16 processors with as many compilers contexts took several times as long without it.
+// come before them. On 16 processors with as many compilers contexts took several times as long without it. Where the kernel
+// groups processes by session (autogroups), the group gets the same value.
 inline constexpr int kCompilerNiceness = 10;
 
 struct SpawnOptions {

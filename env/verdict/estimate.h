@@ -63,7 +63,7 @@ Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
 // fast: one of the four members of the input mixture is too few for the coin.
 bool HasSlowPairsOfItsOwn(const std::vector<double>& log_ratios, bool is_quiet = false);
 
-// How many further pairs make the noise within them small: their 99 % interval reaches about `half_width` to each side. From the
+// How many further pairs bring the part of a 99 % interval that pairs average away to about `half_width` on each side. From the
 // spread of these pairs, of which there is at least one; robust, at least 1.
 int PairsFor(std::vector<double> log_ratios, double half_width);
 

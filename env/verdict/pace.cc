@@ -39,6 +39,11 @@ void Pace::Add(const AuditedPace& audit) {
   slowness_.push_back(audit.slowness);
 }
 
+void Pace::AddEarly(double ahead, double slowness) {
+  ahead_ += ahead > kMaxAhead;
+  slowness_early_.push_back(slowness);
+}
+
 void Pace::AddMarks(bool read_ahead, double slowness) {
   slowness_with_marks_.push_back(slowness);
   read_ahead_ += read_ahead;
@@ -55,18 +60,19 @@ bool Pace::Exceeds(const std::vector<double>& values, double limit) {
 }
 
 bool Pace::IsSuspicious() const {
-  return HasReadAhead() || BoundOf(lags_).mean > kMaxLag / 2 || Exceeds(excesses_, kMaxExcess) ||
-         Exceeds(slowness_, kMaxSlowness) || Exceeds(slowness_early_, kMaxSlowness) ||
+  return HasReadAhead() || IsMostlyUnknown() || BoundOf(lags_).mean > kMaxLag / 2 || IsEarlySuspicious() ||
+         Exceeds(excesses_, kMaxExcess) || Exceeds(slowness_, kMaxSlowness) ||
          Exceeds(slowness_with_marks_, kMaxSlowness);
 }
 
+bool Pace::IsEarlySuspicious() const { return ahead_ > 0 || Exceeds(slowness_early_, kMaxSlowness); }
+
 bool Pace::NeedsAnotherLook() const {
-  if (read_ahead_ > 1 || !IsSuspicious()) return false;
+  if (read_ahead_ > 1 || IsMostlyUnknown() || !IsSuspicious()) return false;
   const bool is_by_marks = HasReadAhead() || Exceeds(slowness_with_marks_, kMaxSlowness);
-  const bool is_by_early = Exceeds(slowness_early_, kMaxSlowness);
-  return (is_by_marks   ? slowness_with_marks_
-          : is_by_early ? slowness_early_
-                        : lags_)
+  return (is_by_marks           ? slowness_with_marks_
+          : IsEarlySuspicious() ? slowness_early_
+                                : lags_)
              .size() < kAuditsOfAnotherLook;
 }
 
@@ -76,6 +82,11 @@ std::string Pace::Refusal() const {
     return fmt::format(
         "worked ahead: a batch takes {:.0f} % longer when inputs of calls that have not begun change",
         100 * std::expm1(excess.mean));
+  }
+  if (ahead_ > kMaxAheads) {
+    return fmt::format(
+        "worked ahead: when a batch had just begun more of its calls had returned than its time explains, in {} of {} audits",
+        ahead_, slowness_early_.size());
   }
   for (const std::vector<double>* values : {&slowness_, &slowness_early_, &slowness_with_marks_}) {
     const MeanBound slowness = BoundOf(*values);

@@ -26,6 +26,10 @@ class Pace {
   static constexpr double kMaxLag = 0.2;
   static constexpr double kMaxExcess = 0.15;
   static constexpr double kMaxSlowness = 0.2;
+  // A batch that is paused within its first tenth has no more calls behind it than that, and some of their scatter. In more
+  // audits than this a kernel is refused.
+  static constexpr double kMaxAhead = 0.15;
+  static constexpr int kMaxAheads = 2;
   // A suspicion is no proof: it is put to new audits, which alone decide.
   static constexpr int kAuditsIfSuspicious = 40;
   static constexpr double kMarksShareIfSuspicious = 0.4;  // of them: audits for marks
@@ -34,18 +38,23 @@ class Pace {
   static constexpr int kMaxReadAhead = 2, kReadAheadOf = 16;
 
   void Add(const AuditedPace& audit);
-  // Of an audit whose first pause came early, which tells nothing of the calls before it.
-  void AddEarly(double slowness) { slowness_early_.push_back(slowness); }
+  // Of an audit whose first pause came within the first tenth of the batch. `ahead`: the share of the calls that had returned
+  // by then, less the share of the time that had passed; not above 0 where calls take turns.
+  void AddEarly(double ahead, double slowness);
   // Whether in an audit, at a pause, inputs of calls that had not begun had been read. Not by guesses of the processor:
   // much of a tensor.
   // `slowness`: as of AuditedPace, without what it takes to set the marks again.
   void AddMarks(bool read_ahead, double slowness = 0);
+  // Of an audit for marks in which they could not be removed: the kernel's memory management had handed those of another process
+  // to the candidate's. Under suspicion all lose theirs.
+  void AddUnknownMarks() { ++unknown_marks_; }
   // The mean lag exceeds half of its limit, the mean excess its limit by more than chance explains (an audit of a correct
-  // kernel scatters by 0.15 on a quiet virtual machine), an audit in eight or more found that inputs were read ahead, or
-  // audited batches take longer than timed ones: a kernel may be honest where it notices an audit.
+  // kernel scatters by 0.15 on a quiet virtual machine), an audit in eight or more found that inputs were read ahead, many
+  // calls have returned when a batch has just begun, marks tell nothing in most audits, or audited batches take longer than
+  // timed ones: a kernel may be honest where it notices an audit.
   bool IsSuspicious() const;
-  // Whether it is known how far lag and excess scatter.
-  bool HasEnough() const { return lags_.size() >= kLeastAudits; }
+  // Whether it is known how far the figures of both kinds scatter.
+  bool HasEnough() const { return lags_.size() >= kLeastAudits && slowness_early_.size() >= kLeastAudits; }
   // A suspicion by so few audits that chance may explain it: more of them come first, which cost a correct kernel less than
   // a second measurement.
   bool NeedsAnotherLook() const;
@@ -56,11 +65,16 @@ class Pace {
   static constexpr size_t kLeastAudits = 3, kAuditsOfAnotherLook = 8;
 
   bool HasReadAhead() const;
+  bool IsMostlyUnknown() const { return unknown_marks_ > static_cast<int>(slowness_with_marks_.size()); }
+  bool IsEarlySuspicious() const;
   static bool Exceeds(const std::vector<double>& values, double limit);
 
-  std::vector<double> lags_, excesses_, slowness_, slowness_early_;
+  std::vector<double> lags_, excesses_, slowness_;
+  std::vector<double> slowness_early_;       // of each early audit
+  int ahead_ = 0;                            // of them
   std::vector<double> slowness_with_marks_;  // of each audit for marks
   int read_ahead_ = 0;                       // of them
+  int unknown_marks_ = 0;                    // beside them
 };
 
 }  // namespace kevin

@@ -9,7 +9,9 @@ constexpr double kBandwidthMargin = 1.1;  // a better kernel than ours may be fa
 // mma.sync reaches some 60 % of what the newest tensor instructions do; fp8 and sparsity double it twice.
 constexpr double kMatrixMargin = 1.7 * 4;
 constexpr int64_t kMostFloorCalls = 16;
-constexpr double kLeastFloorUs = 0.05;  // of a kernel of ours, beside an empty one
+constexpr int kLeastRepeatsIfEmpty = 3;
+// Of a kernel of ours beside an empty one: a short one has ended when the next is launched.
+constexpr double kLeastShareOfFloor = 0.25, kLeastFloorUs = 0.05;
 constexpr unsigned kMultiprocessors = 132;
 
 class FloorMeasurement {
@@ -24,7 +26,8 @@ class FloorMeasurement {
         std::clamp<int64_t>(std::min(setup.layout.inputs_bytes / std::max<int64_t>(in_bytes_, 1),
                                      setup.layout.outputs_bytes / std::max<int64_t>(out_bytes_, 1)),
                             1, kMostFloorCalls));
-    if (calls_ > 1) empty_us_ = CallUs("kevin_nothing", 1, nullptr);
+    // A stall here would lower the floor for good.
+    if (calls_ > 1) empty_us_ = CallUs("kevin_nothing", 1, nullptr, std::max(repeats, kLeastRepeatsIfEmpty));
   }
 
   // At the size of one call: reading from the inputs' memory, writing to the outputs', and both.
@@ -42,7 +45,7 @@ class FloorMeasurement {
     int rounds = 4096;
     void* arguments[] = {&setup_.sink, &rounds};
     constexpr unsigned kMatrixBlocks = kMultiprocessors * 8;
-    const double us = BestUs([&] { setup_.launch("kevin_mma", kMatrixBlocks, arguments); });
+    const double us = BestUs([&] { setup_.launch("kevin_mma", kMatrixBlocks, arguments); }, repeats_);
     return kMatrixBlocks * 8.0 * 4 * (2.0 * 16 * 8 * 16) * rounds / us * 1e6;
   }
 
@@ -51,30 +54,28 @@ class FloorMeasurement {
     double best = 0;
     const auto one_each = static_cast<unsigned>(std::max(vectors / 256, 1LL));  // a vector a thread
     for (const unsigned blocks : {kMultiprocessors * 8, kMultiprocessors * 32, one_each}) {
-      const double us = CallUs(name, blocks, arguments);
-      const double own_us = std::max({us - empty_us_, us / 4, kLeastFloorUs});
+      const double us = CallUs(name, blocks, arguments, repeats_);
+      const double own_us = std::max({us - empty_us_, us * kLeastShareOfFloor, kLeastFloorUs});
       best = std::max(best, static_cast<double>(vectors) * 16 * factor / own_us * 1e6);
     }
     return best;
   }
 
-  double CallUs(const char* name, unsigned blocks, void** arguments) {
-    const auto launch = [&](int call) {
-      in_ = setup_.memory.inputs + static_cast<CuDevicePtr>(call * in_bytes_);
-      out_ = setup_.memory.outputs + static_cast<CuDevicePtr>(call * out_bytes_);
-      setup_.launch(name, blocks, arguments);
+  // What the events take beside the launches is in the time of the empty ones too.
+  double CallUs(const char* name, unsigned blocks, void** arguments, int repeats) {
+    const auto launch_all = [&] {
+      for (int call = 0; call < calls_; ++call) {
+        in_ = setup_.memory.inputs + static_cast<CuDevicePtr>(call * in_bytes_);
+        out_ = setup_.memory.outputs + static_cast<CuDevicePtr>(call * out_bytes_);
+        setup_.launch(name, blocks, arguments);
+      }
     };
-    const double one_us = BestUs([&] { launch(0); });
-    if (calls_ == 1) return one_us;
-    const double all_us = BestUs([&] {
-      for (int call = 0; call < calls_; ++call) launch(call);
-    });
-    return std::max(all_us - one_us, 0.0) / (calls_ - 1);
+    return BestUs(launch_all, repeats) / calls_;
   }
 
-  double BestUs(const std::function<void()>& enqueue) {
+  double BestUs(const std::function<void()>& enqueue, int repeats) {
     double best = setup_.stopwatch.TimeUs(enqueue, {});
-    for (int i = 1; i < repeats_; ++i) best = std::min(best, setup_.stopwatch.TimeUs(enqueue, {}));
+    for (int i = 1; i < repeats; ++i) best = std::min(best, setup_.stopwatch.TimeUs(enqueue, {}));
     return best;
   }
 

@@ -21,7 +21,7 @@ constexpr double kBatch_us = 5000;
 constexpr int kPythonSequentialRounds = 40, kPythonLeastRounds = 8;
 constexpr double kPythonSequentialBudget_s = 0.3, kPythonFixedBudget_s = 0.4, kPythonConfirmFactor = 2;
 constexpr int kPythonLeastFixed = 10, kPythonMostFixed = 60;
-// Pairs beyond those that make the half width of the 99 % interval about that small gain little.
+// Of what pairs average away. The calibration adds as much and more, so that further pairs gain little.
 constexpr double kEnoughHalfWidth = 0.01;
 constexpr double kAuditedRounds = 0.2, kSingleRounds = 0.25;
 constexpr int kLeastCallsForSingles = 2;

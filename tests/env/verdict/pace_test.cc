@@ -3,6 +3,7 @@
 
 #include "env/verdict/pace.h"
 
+#include <cmath>
 #include <random>
 #include <vector>
 
@@ -113,12 +114,47 @@ TEST_CASE("a single mark or few high readings call for another look") {
   pace.AddMarks(true);
   CHECK((pace.IsSuspicious() && !pace.NeedsAnotherLook()));
   Pace late;
-  for (const double excess : {0.3, 0.35, 0.4}) late.Add({0, excess});
+  for (const double excess : {0.3, 0.35, 0.4}) late.Add({0, excess}), late.AddEarly(0, 0);
   CHECK((late.HasEnough() && late.NeedsAnotherLook()));
   Pace slow = late;
   for (int audit = 3; audit < 8; ++audit) late.Add({0, 0}), slow.Add({0, 0.3});
   CHECK_FALSE((late.IsSuspicious() || late.NeedsAnotherLook()));
   CHECK((slow.IsSuspicious() && !slow.NeedsAnotherLook()));
+}
+
+TEST_CASE("calls that have returned when a batch has just begun are refused") {
+  std::mt19937_64 random(17);
+  std::uniform_real_distribution<double> passed(0, 0.1);
+  std::normal_distribution<double> normal;
+  int refused = 0;
+  for (int i = 0; i < 400; ++i) {
+    // 16 of 60 calls in the time of one, or calls that take turns, of which the first are shorter.
+    const bool works_ahead = i % 2 == 0;
+    const int calls = works_ahead ? 60 : 2 + i % 40;
+    const double shortest = 0.5 + 0.1 * (i % 5);  // of the first calls
+    const auto draw = [&] {
+      const double time = passed(random),
+                   done = works_ahead ? (time * 45 < 1 ? 0 : 15 + time * 45) : time * calls / shortest;
+      return std::floor(done) / calls - time + 0.005 * normal(random);
+    };
+    Pace pace;
+    for (int audit = 0; audit < 12; ++audit) pace.AddEarly(draw(), 0);
+    if (works_ahead)
+      refused += pace.IsSuspicious() && !pace.Refusal().empty();
+    else
+      CHECK((!pace.IsSuspicious() && pace.Refusal().empty()));
+  }
+  CHECK(refused >= 199);
+}
+
+TEST_CASE("audits in which the marks tell nothing are a suspicion where there are more of them than others") {
+  Pace pace;
+  pace.AddUnknownMarks();
+  CHECK((pace.IsSuspicious() && !pace.NeedsAnotherLook()));
+  pace.AddMarks(false);
+  CHECK_FALSE(pace.IsSuspicious());
+  for (int audit = 0; audit < 20; ++audit) pace.AddUnknownMarks();
+  CHECK((pace.IsSuspicious() && pace.Refusal().empty()));
 }
 
 TEST_CASE("of more audits reading ahead is refused from the same part on") {
@@ -141,7 +177,7 @@ TEST_CASE("a kernel that is honest only in audits is refused, by any kind of the
       for (int audit = 0; audit < audits; ++audit) {
         const double one = slowness + scatter * normal(random);
         pace->Add({0, 0, kind == kUsual ? one : 0});
-        pace->AddEarly(kind == kEarly ? one : 0);
+        pace->AddEarly(0, kind == kEarly ? one : 0);
         pace->AddMarks(false, kind == kMarks ? one : 0);
       }
     };

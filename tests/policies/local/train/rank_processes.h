@@ -34,7 +34,7 @@ inline std::string Given(const char* name) {
 
 using EndRank = std::function<void(const Error&)>;
 
-// Of a hidden case: runs `work`, which ends by an error alone, as the rank that StartRanks asks for. `end` ends the process
+// Of a hidden case: runs `work`, which ends by an error alone, as the rank that LaunchRanks asks for. `end` ends the process
 // and leaves the error in FOLDER/rank-N.
 inline void AsRank(
     const std::function<void(const Rendezvous&, const std::string& folder, const EndRank& end)>& work) {
@@ -87,14 +87,15 @@ inline bool IsWritten(const std::string& file, int seconds) {
   return !TextOf(file).empty();
 }
 
-// The status with which a rank has ended at `limit`, when it is killed otherwise: -1.
+// A rank's exit status; -1: it was ended by a signal, or killed at `limit`.
 inline int CodeOf(pid_t process, std::chrono::steady_clock::time_point limit) {
   int status = 0;
-  while (waitpid(process, &status, WNOHANG) == 0) {
+  pid_t ended = 0;
+  while ((ended = waitpid(process, &status, WNOHANG)) == 0) {
     if (std::chrono::steady_clock::now() >= limit) kill(process, SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ended == process && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 // LaunchRanks; waits until each has made its file FOLDER/sums-N.

@@ -53,8 +53,8 @@ double MeanGap(const Answers& a, const Answers& b) {
   return count > 0 ? sum / count : 0;
 }
 
-// Of two ranks, in turn for both types. Rank 0 adds a line to FOLDER/gaps: the type, its mean gaps, and what differs by
-// more than rounding of fp32.
+// Of two ranks, in turn for both types. Rank 0 writes three lines to FOLDER/gaps-TYPE: the mean gaps, and what differs by
+// more than rounding of fp32 before and after the update.
 void SampleAsRank(const Rendezvous& rendezvous, const std::string& folder) {
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(rendezvous.rank));
   OpenCuda(device);
