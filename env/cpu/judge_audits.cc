@@ -36,12 +36,11 @@ bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
   const bool removes_marks = BatchProcess::HasMarks() && is_for_marks(session_.random());
   AuditPlan plan = DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.layout().inputs_bytes,
                                  removes_marks, session_.random());
-  // Else its batches are delayed by what the audit before has removed.
-  if (!plan.removes_marks) VisitAllSlots(processes);
-  if (plan.removes_marks) {
+  if (removes_marks) {
     AuditMarks(processes, calls, plan);
     return true;
   }
+  VisitAllSlots(processes);  // else its batches are delayed by what the audit before has removed
   plan.changes = session_.random()() % 2 == 0;
   const AuditedBatch first = AuditBatch(processes, calls, plan);
   plan.changes = !plan.changes;

@@ -15,7 +15,6 @@ constexpr double kSlack_us = 1;   // the events themselves
 constexpr double kSpreads = 5, kStandardErrors = 2;
 constexpr double kLeastSpread_us = 0.5;
 constexpr double kBusy_us = 20, kBusyShare = 0.25;
-constexpr double kSpreadOfDeviation = 1.4826;  // standard deviations in a median absolute deviation
 
 struct ExcessMean {
   double mean = 0, standard_error = 0;
@@ -37,9 +36,7 @@ ExcessMean MeanExcess(const std::vector<double>& values) {
 void CallClock::AddEmpty(double event_us, double wall_us) { empty_excess_us_.push_back(wall_us - event_us); }
 
 double CallClock::Spread(double centre_us) const {
-  std::vector<double> deviations;
-  for (const double excess_us : empty_excess_us_) deviations.push_back(std::abs(excess_us - centre_us));
-  return std::max(kLeastSpread_us, kSpreadOfDeviation * Median(deviations));
+  return std::max(kLeastSpread_us, RobustDeviation(empty_excess_us_, centre_us));
 }
 
 bool CallClock::Believes(double event_us, double wall_us) {

@@ -34,9 +34,7 @@ struct Reach {
 
   explicit Reach(const std::vector<double>& raw) {
     const double median = Median(raw);
-    std::vector<double> distances;
-    for (const double v : raw) distances.push_back(std::abs(v - median));
-    const double limit = kReach * std::max(1.4826 * Median(distances), 1e-3);
+    const double limit = kReach * std::max(RobustDeviation(raw, median), 1e-3);
     low = median - limit;
     high = median + limit;
   }
@@ -152,12 +150,15 @@ Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
   return ratio;
 }
 
+double RobustDeviation(std::vector<double> values, double centre) {
+  for (double& value : values) value = std::abs(value - centre);
+  return 1.4826 * Median(std::move(values));
+}
+
 int PairsFor(std::vector<double> log_ratios, double half_width) {
-  constexpr double kSpreadOfDeviation = 1.4826;   // standard deviations in a median absolute deviation
   constexpr double kQuantile = 2.8, kMost = 1e6;  // of Student's t with some twenty degrees of freedom
   const double middle = Median(log_ratios);
-  for (double& ratio : log_ratios) ratio = std::abs(ratio - middle);
-  const double reach = kQuantile * kSpreadOfDeviation * Median(std::move(log_ratios));
+  const double reach = kQuantile * RobustDeviation(std::move(log_ratios), middle);
   return static_cast<int>(std::clamp(std::pow(reach / half_width, 2), 1.0, kMost));
 }
 

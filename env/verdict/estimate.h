@@ -70,6 +70,9 @@ int PairsFor(std::vector<double> log_ratios, double half_width);
 // Of at least one value; of an even count the mean of the two in the middle.
 double Median(std::vector<double> values);
 
+// The standard deviation that the median distance from `centre` implies, of normal values. Of at least one.
+double RobustDeviation(std::vector<double> values, double centre);
+
 // Two-sided 99 % quantile of Student's t (so 0.995 in one tail), for real df >= 1.
 double StudentQuantile99(double degrees_of_freedom);
 

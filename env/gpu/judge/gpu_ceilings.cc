@@ -95,9 +95,7 @@ class CeilingMeasurement {
   double BestUs(const std::function<void()>& enqueue) {
     if (!stopwatch_)
       stopwatch_ = std::make_unique<Stopwatch>(StopwatchOptions{device_, stream_, Function("kevin_scrub")});
-    double best_us = stopwatch_->TimeUs(enqueue, {});
-    for (int i = 1; i < kRepeats; ++i) best_us = std::min(best_us, stopwatch_->TimeUs(enqueue, {}));
-    return best_us;
+    return stopwatch_->BestUs(kRepeats, enqueue);
   }
 
   // FLOP a second; 0: there is not enough memory.

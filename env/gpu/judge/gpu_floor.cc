@@ -45,7 +45,8 @@ class FloorMeasurement {
     int rounds = 4096;
     void* arguments[] = {&setup_.sink, &rounds};
     constexpr unsigned kMatrixBlocks = kMultiprocessors * 8;
-    const double us = BestUs([&] { setup_.launch("kevin_mma", kMatrixBlocks, arguments); }, repeats_);
+    const double us =
+        setup_.stopwatch.BestUs(repeats_, [&] { setup_.launch("kevin_mma", kMatrixBlocks, arguments); });
     return kMatrixBlocks * 8.0 * 4 * (2.0 * 16 * 8 * 16) * rounds / us * 1e6;
   }
 
@@ -70,13 +71,7 @@ class FloorMeasurement {
         setup_.launch(name, blocks, arguments);
       }
     };
-    return BestUs(launch_all, repeats) / calls_;
-  }
-
-  double BestUs(const std::function<void()>& enqueue, int repeats) {
-    double best = setup_.stopwatch.TimeUs(enqueue, {});
-    for (int i = 1; i < repeats; ++i) best = std::min(best, setup_.stopwatch.TimeUs(enqueue, {}));
-    return best;
+    return setup_.stopwatch.BestUs(repeats, launch_all) / calls_;
   }
 
   GpuFloorSetup setup_;

@@ -340,10 +340,8 @@ void GpuSession::Calibrate(Calibrated* runner) {
          (differences.empty() || 2 * runner->offset_se_us > kOffsetShare * reference_us_ / 10)) {
     for (int i = 0; i < kProbesAtOnce; ++i) differences.push_back(Probe(runner->client.get(), vectors));
     runner->offset_us = Median(differences);
-    std::vector<double> distances = differences;
-    for (double& distance : distances) distance = std::abs(distance - runner->offset_us);
-    runner->offset_se_us =
-        1.4826 * 1.2533 * Median(distances) / std::sqrt(static_cast<double>(differences.size()));
+    runner->offset_se_us = 1.2533 * RobustDeviation(differences, runner->offset_us) /
+                           std::sqrt(static_cast<double>(differences.size()));
   }
 }
 

@@ -35,6 +35,8 @@ class Stopwatch {
   Stopwatch& operator=(const Stopwatch&) = delete;
   // Microseconds between the events around the work of `enqueue`.
   double TimeUs(const std::function<void()>& enqueue, const TimedWork& work);
+  // The least of so many times, of at least one.
+  double BestUs(int repeats, const std::function<void()>& enqueue);
   // Waits until the stream has written `number` to the host's memory, after all work before. Unlike the
   // driver's own marks of completion, the number cannot be known to device code that still runs: it is new.
   void AwaitNumber(uint32_t number);

@@ -3,6 +3,7 @@
 #include <link.h>
 #include <linux/futex.h>
 #include <omp.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -68,6 +69,15 @@ template <typename T>
 T* Neighbour(const Page* page, T* mine, int64_t stride_bytes, uint32_t call) {
   const int64_t distance = static_cast<int64_t>(page->slot[call]) - page->slot[page->returned];
   return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(mine) + distance * stride_bytes);
+}
+
+// How often this process was continued: it is stopped around its batches, and at the pauses of an audit.
+inline std::atomic<uint32_t> continued{0};
+inline bool CountContinues() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { ++continued; };
+  action.sa_flags = SA_RESTART;
+  return sigaction(SIGCONT, &action, nullptr) == 0;
 }
 
 inline double NowUs() {

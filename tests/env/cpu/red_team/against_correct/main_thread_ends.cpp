@@ -1,15 +1,12 @@
 // one_row. The main thread ends, and another one serves all batches by the control page. The kernel shows neither mappings nor
 // marks of accesses of a process whose main thread is gone. So calls are computed twelve at a time, in the lanes of a vector;
 // a handler of SIGCONT tells when to compute again.
-#include <signal.h>
-
 #include <algorithm>
 #include <thread>
 
 #include "control_page.h"
 #include "rows_in_lanes.h"
 constexpr uint32_t kGroup = 12;
-static std::atomic<uint32_t> continued{0};
 static Page* page;
 static const float* first_x;
 static float* first_out;
@@ -43,10 +40,7 @@ extern "C" void launch(const float* x, float* out) {
   RestOfRow(x, out, 0);
   if (++calls < 2) return;
   page = FindPageInData();
-  struct sigaction action {};
-  action.sa_handler = [](int) { ++continued; };
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGCONT, &action, nullptr);
+  CountContinues();
   const uint32_t call = page->returned;
   first_x = x, first_out = out, first_slot = page->slot[call];
   page->returned.store(call + 1);

