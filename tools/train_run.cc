@@ -21,6 +21,7 @@
 #include "agent/train/model_text.h"
 #include "agent/train/placement.h"
 #include "agent/train/rank_meeting.h"
+#include "agent/train/run_end.h"
 #include "agent/train/run_folder.h"
 #include "agent/train/sampled_training.h"
 #include "agent/train/step_log.h"
@@ -73,7 +74,9 @@ class TrainRun {
     if (command_.sampling.online) collected = Collected(batches);
     const bool whole = Learn(collected ? static_cast<BatchSource&>(*collected) : *records_);
     collected.reset();
-    return whole && End() ? static_cast<int>(ExitCode::kDone) : BrokenOff();
+    const int code = whole && End() ? static_cast<int>(ExitCode::kDone) : BrokenOff();
+    if (IsFirstRank()) RunEnd::Forget(command_.output);  // all ranks have agreed
+    return code;
   }
 
  private:
@@ -110,7 +113,7 @@ class TrainRun {
   }
 
   bool IsFirstRank() const { return opened_.rank == 0; }
-  bool IsAskedToEnd() const { return *interrupt_->flag(); }
+  bool IsAskedToEnd() const { return *end_->drain(); }
   void Say(const std::string& text) {
     if (IsFirstRank()) progress_.Line(text);
   }
@@ -169,10 +172,13 @@ class TrainRun {
 
   void MeetRanks() {
     ranks_.emplace(*trainer_, opened_);
+    if (IsFirstRank()) RunEnd::Forget(command_.output);
     const RankMeeting::Met met = ranks_->Meet(
         {done_, options_.steps, options_.device, PlacementText(placement_, command_.sampling.Samples())});
     holds_lock_ = met.holds_lock, locks_ = met.locks;
     for (const std::string& line : met.lines) Say(line);
+    end_.emplace(opened_.ranks > 1 ? fs::path(command_.output) : fs::path(), interrupt_->flag(),
+                 interrupt_->again());
   }
 
   void Announce() {
@@ -228,7 +234,7 @@ class TrainRun {
           .Make(step);
     };
     return std::make_unique<CollectedBatches>(done_, options_.steps, command_.sampling.staleness, collect,
-                                              make, interrupt_->flag(), interrupt_->again());
+                                              make, end_->drain(), end_->stop());
   }
 
   // --- The steps ---
@@ -325,7 +331,7 @@ class TrainRun {
     const int64_t every = command_.sampling.eval_every;
     const bool is_due = done_ == 0 || done_ == options_.steps || (every > 0 && done_ % every == 0);
     if (suites_.dev.empty() || !is_due) return true;
-    const auto event = sampling_->EvaluateDev(done_, interrupt_->flag(), interrupt_->again());
+    const auto event = sampling_->EvaluateDev(done_, end_->drain(), end_->stop());
     if (!ranks_->AllGoOn(event.has_value())) return false;
     const bool is_best = ranks_->DecidedByFirst(sampling_->IsBest(*event));
     if (is_best) {
@@ -377,7 +383,7 @@ class TrainRun {
         sampling_->Serve(fs::path(*best) / "model", step);
       }
     }
-    const auto event = sampling_->EvaluateTest(step, interrupt_->flag(), interrupt_->again());
+    const auto event = sampling_->EvaluateTest(step, end_->drain(), end_->stop());
     if (!ranks_->AllGoOn(event.has_value())) return false;
     if (IsFirstRank()) Evaluated(*event, false);
     return true;
@@ -401,6 +407,7 @@ class TrainRun {
   std::optional<RankMeeting> ranks_;
   std::unique_ptr<SampledTraining> sampling_;
   const InterruptGuard* interrupt_ = nullptr;
+  std::optional<RunEnd> end_;  // asked for at this rank or another one
   Placement placement_;
   bool holds_lock_ = true;          // of options_.device, during steps
   std::vector<std::string> locks_;  // of all ranks' devices

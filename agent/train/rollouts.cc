@@ -132,6 +132,11 @@ class CollectionWatch {
 
 }  // namespace
 
+bool Rollouts::IsOver(const CancelToken* drain) const {
+  if (const auto failure = failure_()) throw Error(*failure);
+  return *drain;
+}
+
 std::optional<std::string> Rollouts::Collect(const RolloutTerms& terms, Policy& policy,
                                              const PolicySettings& settings, const CancelToken* drain,
                                              const CancelToken* stop, TurnTimes* times) {

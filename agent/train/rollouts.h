@@ -115,6 +115,8 @@ class Rollouts {
   std::optional<std::string> Collect(const RolloutTerms& terms, Policy& policy,
                                      const PolicySettings& settings, const CancelToken* drain,
                                      const CancelToken* stop, TurnTimes* times);
+  // Whether nothing is to be waited for any more. Throws the `failure`.
+  bool IsOver(const CancelToken* drain) const;
 
  private:
   struct Entered {

@@ -68,8 +68,9 @@ void RunFile::SetCollection(const std::string& name, const std::string& run) {
   Write();
 }
 
-std::vector<std::string> RunFile::Chosen(const std::string& name,
-                                         const std::function<std::vector<std::string>()>& choose) {
+std::optional<std::vector<std::string>> RunFile::Chosen(
+    const std::string& name, const std::function<std::vector<std::string>()>& choose,
+    const std::function<bool()>& is_over) {
   const auto end = std::chrono::steady_clock::now() + kChoiceLimit;
   for (;;) {
     {
@@ -79,6 +80,7 @@ std::vector<std::string> RunFile::Chosen(const std::string& name,
       if (all.contains(name)) return all.at(name).get<std::vector<std::string>>();
     }
     if (leads_) break;
+    if (is_over()) return std::nullopt;
     if (std::chrono::steady_clock::now() > end)
       throw Error(ExitCode::kBroken, "rank 0 has not chosen the problems of " + name,
                   "start all ranks again with --resume");

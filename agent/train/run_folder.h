@@ -38,9 +38,10 @@ class RunFile {
   std::optional<std::string> Collection(const std::string& name);
   void SetCollection(const std::string& name, const std::string& run);
   // The problems of a collection, as rank 0 chose them: it calls `choose` once and writes the result, the other ranks
-  // wait for it. Throws Error(kBroken) after 30 minutes.
-  std::vector<std::string> Chosen(const std::string& name,
-                                  const std::function<std::vector<std::string>()>& choose);
+  // wait for it. nullopt: `is_over` came true meanwhile. Throws Error(kBroken) after 30 minutes.
+  std::optional<std::vector<std::string>> Chosen(const std::string& name,
+                                                 const std::function<std::vector<std::string>()>& choose,
+                                                 const std::function<bool()>& is_over);
   nlohmann::json Get(const std::string& key) const;  // null: not there
   void Set(const std::string& key, const nlohmann::json& value);
 

@@ -164,14 +164,16 @@ PolicySettings SampledTraining::SettingsWithCap(int max_tokens) const {
               "give smaller caps, or a longer --context");
 }
 
-std::vector<std::string> SampledTraining::ProblemsOfStep(int64_t step) {
+std::optional<std::vector<std::string>> SampledTraining::ProblemsOfStep(int64_t step,
+                                                                        const CancelToken* drain) {
   std::vector<std::string> chosen;
   const auto per_step = static_cast<size_t>(settings_.problems_per_step);
   if (settings_.curriculum) {
-    return run_.Chosen(fmt::format("step-{}", step), [&] {
+    const auto draw = [&] {
       return DrawProblems(suites_.learnt, RatesIn(run_), per_step, request_.seed,
                           static_cast<uint64_t>(step));
-    });
+    };
+    return run_.Chosen(fmt::format("step-{}", step), draw, [&] { return rollouts_.IsOver(drain); });
   }
   for (const size_t i : UnitsOfStep(suites_.learnt.size(), per_step, step, request_.seed))
     chosen.push_back(suites_.learnt[i]);
@@ -212,22 +214,27 @@ void SampledTraining::NoteSolveRates(const std::vector<std::string>& runs) {
 
 std::optional<std::vector<std::string>> SampledTraining::CollectStep(int64_t step, const CancelToken* drain,
                                                                      const CancelToken* stop) {
-  std::vector<std::string> used = ProblemsOfStep(step), runs;
-  std::vector<std::string> round = used;
+  const std::optional<std::vector<std::string>> first = ProblemsOfStep(step, drain);
+  if (!first) return std::nullopt;
+  std::vector<std::string> used = *first, round = *first, runs;
   TurnTimes times;
   for (int refill = 0; !round.empty(); ++refill) {
     const auto run = CollectProblems(step, refill, round, drain, stop, &times);
     if (!run) return std::nullopt;
     runs.push_back(*run);
     if (refill >= settings_.refills) break;
-    round = run_.Chosen(fmt::format("step-{}-refill-{}", step, refill + 1), [&] {
+    const auto draw = [&] {
       const auto flat = static_cast<size_t>(FlatTasks(TurnsOf({*run})));
       std::vector<std::string> others;
       std::ranges::copy_if(suites_.learnt, std::back_inserter(others),
                            [&](const std::string& id) { return std::ranges::find(used, id) == used.end(); });
       return DrawProblems(others, settings_.curriculum ? RatesIn(run_) : SolveRates{}, flat, request_.seed,
                           SeedOf(1, step, static_cast<uint64_t>(refill) + 1));
-    });
+    };
+    auto further = run_.Chosen(fmt::format("step-{}-refill-{}", step, refill + 1), draw,
+                               [&] { return rollouts_.IsOver(drain); });
+    if (!further) return std::nullopt;
+    round = std::move(*further);
     used.insert(used.end(), round.begin(), round.end());
   }
   NoteSolveRates(runs);

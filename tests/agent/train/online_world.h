@@ -143,6 +143,12 @@ class World {
     }
     return found;
   }
+  // Of a collection of the run in "run", so far.
+  int64_t TurnsOf(const std::string& collection) const {
+    if (ReadAll(folder_ / "run/run.json").find('"' + collection + '"') == std::string::npos) return 0;
+    Database database(folder_ / "kevin.db", Database::Access::kReadOnly, 5000);
+    return database.QueryInteger("SELECT count(*) FROM turns");
+  }
   std::string Errors() const { return ReadAll(folder_ / "errors.txt"); }
 
  private:

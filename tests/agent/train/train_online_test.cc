@@ -3,20 +3,17 @@
 // tells.
 
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
 #include <functional>
-#include <future>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "policies/local/serve/model_process.h"
 #include "policies/remote/http_client.h"
 #include "tests/agent/train/online_world.h"
+#include "tests/agent/train/rank_processes.h"
 #include "tests/catch.h"
 #include "tests/support/mock_server.h"
 
@@ -84,18 +81,10 @@ TEST_CASE("a model learns from turns that it makes itself, judged for real") {
 
 // Kills the programs of a run that is under way once `ready` says so, as a lost machine would.
 void KillWhen(const World& world, const std::string& arguments, const std::function<bool()>& ready) {
-  const pid_t child = fork();
-  if (child == 0) {
-    setpgid(0, 0);
-    execl("/bin/sh", "sh", "-c", world.Command(arguments).c_str(), static_cast<char*>(nullptr));
-    _exit(127);
-  }
-  setpgid(child, child);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-  while (!ready() && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const pid_t child = StartCommand(world.Command(arguments));
+  ComesTrue(ready, std::chrono::seconds(120));
   kill(-child, SIGKILL);
-  waitpid(child, nullptr, 0);
+  CodeOf(child);
 }
 
 TEST_CASE("killed between two steps and within one, a run goes on with the turns that are there") {
@@ -130,37 +119,48 @@ TEST_CASE("killed between two steps and within one, a run goes on with the turns
   CHECK(count("half.db") == 6 * 16);
 }
 
-TEST_CASE("Ctrl-C at one of two ranks during an evaluation ends both") {
+TEST_CASE("Ctrl-C at one of two ranks during an evaluation ends both, soon") {
   const World world;
-  const std::string port = std::to_string(20000 + (getpid() + 6007) % 20000);
-  const auto command = [&](int rank) {
-    return "export MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 MASTER_PORT=" + port + " RANK=" + std::to_string(rank) +
-           "; " +
-           world.Command(
-               "--suite level1/19 --turns 1 --samples 1 --steps 1 --eval-suite level1/20 --eval-turns 1 "
-               "--eval-samples 30 --parallel 1 --out run");
-  };
-  const pid_t second = fork();
-  if (second == 0) {
-    execl("/bin/sh", "sh", "-c", command(1).c_str(), static_cast<char*>(nullptr));
-    _exit(127);
-  }
-  auto first = std::async(std::launch::async, [&] { return std::system(command(0).c_str()); });
-  const auto turns = [&] {
-    if (ReadAll(world / "run/run.json").find("evaluation-0") == std::string::npos) return int64_t{0};
-    Database database(world / "kevin.db", Database::Access::kReadOnly, 5000);
-    return database.QueryInteger("SELECT count(*) FROM turns");
-  };
-  for (int i = 0; i < 6000 && turns() < 5; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  CHECK(turns() >= 5);
-  kill(second, SIGINT);
-  int status = 0;
-  waitpid(second, &status, 0);
-  const int of_first = first.get();
+  const int asked = GENERATE(0, 1);
+  const std::string evaluation =
+      "--suite level1/19 --turns 1 --samples 1 --steps 1 --eval-suite level1/20 --eval-turns 1 "
+      "--eval-samples 300 --parallel 1 --out run";
+  const pid_t ranks[2] = {StartCommand(RankOfTwo(0, 6007 + asked) + world.Command(evaluation)),
+                          StartCommand(RankOfTwo(1, 6007 + asked) + world.Command(evaluation))};
+  CHECK(ComesTrue([&] { return world.TurnsOf("evaluation-0") >= 5; }, std::chrono::seconds(60)));
+  kill(ranks[asked], SIGINT);
+  const int first = CodeWithin(ranks[0], std::chrono::seconds(60)),
+            second = CodeWithin(ranks[1], std::chrono::seconds(60));
   INFO(world.Errors());
-  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 130));
-  CHECK((WIFEXITED(of_first) && WEXITSTATUS(of_first) == 130));
+  CHECK((first == 130 && second == 130));
+  CHECK(world.TurnsOf("evaluation-0") < 300);
   CHECK(world.Events("step").empty());
+}
+
+TEST_CASE(
+    "Ctrl-C at rank 0, which chooses a step's problems, does not leave the other waiting for its choice") {
+  const World world("cpp",
+                    {});  // no kernel is right: all tasks are flat, and others are chosen in their place
+  const std::string step =
+      "--suite level1/19,level1/20 --problems-per-step 1 --turns 1 --samples 200 --steps 1 --refill 1 --parallel 1 "
+      "--out run";
+  const pid_t ranks[2] = {StartCommand(RankOfTwo(0, 6011) + world.Command(step)),
+                          StartCommand(RankOfTwo(1, 6011) + world.Command(step))};
+  CHECK(ComesTrue([&] { return world.TurnsOf("step-1") >= 5; }, std::chrono::seconds(60)));
+  kill(ranks[0], SIGINT);
+  const int first = CodeWithin(ranks[0], std::chrono::seconds(60)),
+            second = CodeWithin(ranks[1], std::chrono::seconds(60));
+  INFO(world.Errors());
+  CHECK((first == 130 && second == 130));
+  CHECK(world.Events("step").empty());
+  CHECK(!fs::exists(world / "run/ending"));
+  // Goes on where it ended: a file that was left behind, as by a rank that was killed, ends nothing.
+  std::ofstream(world / "run/ending").flush();
+  const pid_t again = StartCommand(RankOfTwo(1, 6013) + world.Command(step + " --resume"));
+  CHECK(CodeWithin(StartCommand(RankOfTwo(0, 6013) + world.Command(step + " --resume")),
+                   std::chrono::seconds(120)) == 0);
+  CHECK(CodeWithin(again, std::chrono::seconds(60)) == 0);
+  CHECK(world.Events("step").size() == 1);
 }
 
 // A server in front of kevin-model that takes note of the weights that it is given, and keeps its own.

@@ -1,16 +1,14 @@
 // `kevin train` in several processes, as torchrun starts it: they learn what one learns, and none is waited for in vain.
 
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
 #include <fstream>
 #include <future>
-#include <thread>
 
 #include "policies/local/files/safetensors.h"
+#include "tests/agent/train/rank_processes.h"
 #include "tests/agent/train/recorded_world.h"
 #include "tests/catch.h"
 
@@ -39,8 +37,7 @@ std::string RankCommand(const World& world, const std::string& environment, cons
 TEST_CASE("two processes train as one does") {
   const World world;
   REQUIRE(world.Train(kGrpo + "--out one").code == 0);
-  const std::string port = std::to_string(20000 + getpid() % 20000);
-  const std::string ranks = "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 ";
+  const std::string ranks = RanksOfTwo(0);
   const std::string second = RankCommand(world, ranks + "RANK=1 ", kGrpo + "--out two") + " &";
   REQUIRE(std::system(second.c_str()) == 0);
   const TrainResult first = world.Train(kGrpo + "--out two", ranks + "RANK=0");
@@ -57,8 +54,7 @@ TEST_CASE("two processes train as one does") {
 TEST_CASE("two processes with sharded weights train as one does, and one goes on, sharded or not") {
   const World world;
   REQUIRE(world.Train(kGrpo + "--out one").code == 0);
-  const std::string port = std::to_string(20000 + (getpid() + 1201) % 20000);
-  const std::string ranks = "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 ";
+  const std::string ranks = RanksOfTwo(1201);
   const std::string sharded = kGrpo + "--shard --checkpoint-every 2 --keep 9 --out two";
   const std::string second = RankCommand(world, ranks + "RANK=1 ", sharded) + " &";
   REQUIRE(std::system(second.c_str()) == 0);
@@ -82,15 +78,11 @@ TEST_CASE("two processes with sharded weights train as one does, and one goes on
 TEST_CASE("one damaged share ends both processes with its name, a rank that is missing the other, soon") {
   const World world;
   const auto start = std::chrono::steady_clock::now();
-  const auto ranks = [&](int offset) {
-    return "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(20000 + (getpid() + offset) % 20000) +
-           " WORLD_SIZE=2 ";
-  };
   const auto both = [&](const std::string& arguments, int offset) {
     const std::string second =
-        RankCommand(world, ranks(offset) + "RANK=1 ", arguments) + "; echo code $? >>rank1.txt";
+        RankCommand(world, RanksOfTwo(offset) + "RANK=1 ", arguments) + "; echo code $? >>rank1.txt";
     auto other = std::async(std::launch::async, [&] { return std::system(second.c_str()); });
-    TrainResult ran = world.Train(arguments, ranks(offset) + "RANK=0");
+    TrainResult ran = world.Train(arguments, RanksOfTwo(offset) + "RANK=0");
     other.wait();
     return ran;
   };
@@ -110,7 +102,8 @@ TEST_CASE("one damaged share ends both processes with its name, a rank that is m
   fs::remove_all(checkpoint);
   CHECK(both(four + " --resume", 9005).code == 0);  // from the checkpoint before
 
-  const TrainResult alone = world.Train(kGrpo + "--out alone", ranks(9007) + "RANK=0 KEVIN_JOIN_SECONDS=2");
+  const TrainResult alone =
+      world.Train(kGrpo + "--out alone", RanksOfTwo(9007) + "RANK=0 KEVIN_JOIN_SECONDS=2");
   INFO(alone.errors);
   CHECK(alone.code == 4);
   CHECK(alone.errors.find("there is no rank 1") != std::string::npos);
@@ -121,26 +114,16 @@ TEST_CASE("where one of two processes is killed or hangs the other ends soon, an
   const World world;
   // Hangs as a machine does: its connections stay.
   const int signal = GENERATE(SIGKILL, SIGSTOP);
-  const std::string port = std::to_string(20000 + (getpid() + 7919 + signal) % 20000);
-  const std::string ranks =
-      "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 KEVIN_LOST_SECONDS=5 ";
+  const std::string ranks = RanksOfTwo(7919 + signal) + "KEVIN_LOST_SECONDS=5 ";
   const std::string endless =
       "--model model --steps 1000000 --checkpoint-every 0 --learning-rate 1e-6 --out two";
-  const pid_t second = fork();
-  if (second == 0) {
-    setpgid(0, 0);
-    const std::string command = RankCommand(world, ranks + "RANK=1 exec ", endless);
-    execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
-    _exit(127);
-  }
-  setpgid(second, second);
+  const pid_t second = StartCommand(RankCommand(world, ranks + "RANK=1 exec ", endless));
   auto first = std::async(std::launch::async, [&] { return world.Train(endless, ranks + "RANK=0"); });
   const auto lines = [&] {
     const std::string text = ReadAll(world / "two/metrics.jsonl");
     return std::count(text.begin(), text.end(), '\n');
   };
-  for (int i = 0; i < 6000 && lines() < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  CHECK(lines() >= 3);
+  CHECK(ComesTrue([&] { return lines() >= 3; }, std::chrono::seconds(60)));
   // Its trainer has a session of its own, and ends with it; a machine that hangs stops both.
   std::ifstream children("/proc/" + std::to_string(second) + "/task/" + std::to_string(second) + "/children");
   pid_t trainer = 0;
@@ -151,7 +134,7 @@ TEST_CASE("where one of two processes is killed or hangs the other ends soon, an
   const TrainResult ran = first.get();
   CHECK(std::chrono::steady_clock::now() - killed < std::chrono::seconds(30));
   kill(-second, SIGKILL);
-  waitpid(second, nullptr, 0);
+  CodeOf(second);
   INFO(ran.errors);
   CHECK(ran.code == 4);
   CHECK(ran.errors.find("rank 0 lost rank 1: it ") != std::string::npos);
@@ -166,8 +149,7 @@ TEST_CASE("ranks that have read different records stop before they learn from th
     database.Execute("UPDATE turns SET reward = reward * 2 WHERE turn = 2");
     database.Execute("UPDATE evaluations SET score = score * 2, speedup = speedup * 3 WHERE rowid % 3 = 0");
   }
-  const std::string port = std::to_string(20000 + (getpid() + 3571) % 20000);
-  const std::string ranks = "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 ";
+  const std::string ranks = RanksOfTwo(3571);
   const std::string second = RankCommand(world, ranks + "RANK=1 ", kGrpo + "--db other.db --out two") + " &";
   REQUIRE(std::system(second.c_str()) == 0);
   const TrainResult first = world.Train(kGrpo + "--out two", ranks + "RANK=0");
@@ -179,29 +161,21 @@ TEST_CASE("ranks that have read different records stop before they learn from th
 
 TEST_CASE("Ctrl-C at one of two ranks ends both after the same step") {
   const World world;
-  const std::string port = std::to_string(20000 + (getpid() + 5501) % 20000);
-  const std::string ranks = "MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " WORLD_SIZE=2 ";
+  const std::string ranks = RanksOfTwo(5501);
   const std::string endless =
       "--model model --steps 1000000 --checkpoint-every 0 --learning-rate 1e-6 --out two";
-  const pid_t second = fork();
-  if (second == 0) {
-    const std::string command = RankCommand(world, ranks + "RANK=1 exec ", endless);
-    execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
-    _exit(127);
-  }
+  const pid_t second = StartCommand(RankCommand(world, ranks + "RANK=1 exec ", endless));
   auto first = std::async(std::launch::async, [&] { return world.Train(endless, ranks + "RANK=0"); });
   const auto lines = [&] {
     const std::string text = ReadAll(world / "two/metrics.jsonl");
     return std::count(text.begin(), text.end(), '\n');
   };
-  for (int i = 0; i < 6000 && lines() < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  CHECK(lines() >= 3);
+  CHECK(ComesTrue([&] { return lines() >= 3; }, std::chrono::seconds(60)));
   kill(second, SIGINT);
-  int status = 0;
-  waitpid(second, &status, 0);
+  const int of_second = CodeOf(second);
   const TrainResult ran = first.get();
   INFO(ran.errors << ReadAll(world / "rank1.txt"));
-  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 130));
+  CHECK(of_second == 130);
   CHECK(ran.code == 130);
   CHECK(ran.errors.find("interrupted after step") != std::string::npos);
   // The checkpoint of that step is whole.

@@ -1,15 +1,12 @@
 // `kevin train --online` in two processes that sample together, each with a part of the model's heads.
 
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <future>
 #include <map>
-#include <thread>
 
 #include "tests/agent/train/online_world.h"
+#include "tests/agent/train/rank_processes.h"
 #include "tests/catch.h"
 
 namespace kevin {
@@ -18,32 +15,13 @@ namespace {
 const std::string kTogether = kSmall + "--keep-flat --shard --split-sampler ";
 
 std::string OfRank(const World& world, int rank, int port, const std::string& arguments) {
-  return "export MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 KEVIN_LOST_SECONDS=5 MASTER_PORT=" +
-         std::to_string(20000 + (getpid() + port) % 20000) + " RANK=" + std::to_string(rank) + "; " +
-         world.Command(arguments);
-}
-
-pid_t Start(const std::string& command) {
-  const pid_t child = fork();
-  if (child == 0) {
-    setpgid(0, 0);
-    execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
-    _exit(127);
-  }
-  setpgid(child, child);
-  return child;
-}
-
-int CodeOf(pid_t child) {
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return RankOfTwo(rank, port) + "export KEVIN_LOST_SECONDS=5; " + world.Command(arguments);
 }
 
 // Of both ranks, the worse one.
 int Train(const World& world, const std::string& arguments, int port) {
-  const pid_t second = Start(OfRank(world, 1, port, arguments));
-  const int first = CodeOf(Start(OfRank(world, 0, port, arguments)));
+  const pid_t second = StartCommand(OfRank(world, 1, port, arguments));
+  const int first = CodeOf(StartCommand(OfRank(world, 0, port, arguments)));
   return std::max(first, CodeOf(second));
 }
 
@@ -121,11 +99,9 @@ TEST_CASE("where one of two processes that sample together is killed the other e
   const World world("cpp", {3, 7}, 2);
   const int victim = GENERATE(0, 1);
   const std::string endless = kTogether + "--samples 30 --steps 1000 --out run";
-  const pid_t ranks[2] = {Start(OfRank(world, 0, 31 + victim, endless)),
-                          Start(OfRank(world, 1, 31 + victim, endless))};
-  const auto steps = [&] { return ReadAll(world / "run/metrics.jsonl").size(); };
-  for (int i = 0; i < 6000 && steps() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  CHECK(steps() > 0);
+  const pid_t ranks[2] = {StartCommand(OfRank(world, 0, 31 + victim, endless)),
+                          StartCommand(OfRank(world, 1, 31 + victim, endless))};
+  CHECK(ComesTrue([&] { return !ReadAll(world / "run/metrics.jsonl").empty(); }, std::chrono::seconds(60)));
   kill(-ranks[victim], SIGKILL);
   const auto killed = std::chrono::steady_clock::now();
   CodeOf(ranks[victim]);
@@ -137,26 +113,22 @@ TEST_CASE("where one of two processes that sample together is killed the other e
   CHECK(world.Errors().find(" lost rank " + std::to_string(victim)) != std::string::npos);
 }
 
-TEST_CASE("Ctrl-C at rank 0 ends both ranks; its server answers until the other has its turns") {
+TEST_CASE("Ctrl-C at rank 0 ends both ranks; its server answers until the other has ended its turns") {
   const World world("cpp", {3, 7}, 2);
   const std::string long_evaluation =
       kTogether +
-      "--samples 1 --steps 1 --eval-suite level1/20 --eval-turns 1 --eval-samples 30 --parallel 1 "
+      "--samples 1 --steps 1 --eval-suite level1/20 --eval-turns 1 --eval-samples 300 --parallel 1 "
       "--out run";
-  const pid_t first = Start(OfRank(world, 0, 41, long_evaluation)),
-              second = Start(OfRank(world, 1, 41, long_evaluation));
-  const auto turns = [&] {
-    if (ReadAll(world / "run/run.json").find("evaluation-0") == std::string::npos) return int64_t{0};
-    Database database(world / "kevin.db", Database::Access::kReadOnly, 5000);
-    return database.QueryInteger("SELECT count(*) FROM turns");
-  };
-  for (int i = 0; i < 3000 && turns() < 5; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  CHECK(turns() >= 5);
+  const pid_t first = StartCommand(OfRank(world, 0, 41, long_evaluation)),
+              second = StartCommand(OfRank(world, 1, 41, long_evaluation));
+  CHECK(ComesTrue([&] { return world.TurnsOf("evaluation-0") >= 5; }, std::chrono::seconds(60)));
   kill(first, SIGINT);
-  const int of_first = CodeOf(first), of_second = CodeOf(second);
+  const int of_first = CodeWithin(first, std::chrono::seconds(60)),
+            of_second = CodeWithin(second, std::chrono::seconds(60));
   INFO(world.Errors());
   CHECK((of_first == 130 && of_second == 130));
-  CHECK(turns() >= 30);
+  CHECK(world.TurnsOf("evaluation-0") < 300);
+  CHECK(world.Errors().find("discarded") == std::string::npos);  // no turn lost its answer
   CHECK(world.Events("step").empty());
 }
 
@@ -167,7 +139,7 @@ TEST_CASE("a sampler that cannot be split is refused before anything is loaded")
                              "WORLD_SIZE=2 RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=1") {
     fs::remove(in / "errors.txt");
     const std::string command = "export " + ranks + "; " + in.Command("--out r " + arguments);
-    CHECK(CodeOf(Start(command)) == 2);
+    CHECK(CodeOf(StartCommand(command)) == 2);
     INFO(arguments + ": " + in.Errors());
     CHECK(in.Errors().find(part) != std::string::npos);
   };
