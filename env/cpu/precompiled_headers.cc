@@ -24,12 +24,6 @@ constexpr std::chrono::hours kKeptFor{24 * 30};  // those of a compiler that was
 constexpr size_t kMostLog = 4096;
 constexpr const char* kPrecompiledName = "headers.h.gch";
 
-std::string_view Trimmed(std::string_view line) {
-  const size_t from = line.find_first_not_of(" \t\r");
-  if (from == std::string_view::npos) return {};
-  return line.substr(from, line.find_last_not_of(" \t\r") + 1 - from);
-}
-
 // The name in `#include <name>`, without anything behind it but a comment; empty: another line.
 std::string_view IncludedBy(std::string_view line) {
   const auto take = [&](std::string_view word) {

@@ -15,6 +15,7 @@
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/problem.h"
+#include "env/problem/text.h"
 
 namespace kevin {
 namespace {
@@ -230,12 +231,6 @@ namespace {
 
 constexpr int kDeepest = 8;  // levels of lists within lists
 
-std::string Trimmed(const std::string& text) {
-  const size_t start = text.find_first_not_of(" \t\r");
-  if (start == std::string::npos) return "";
-  return text.substr(start, text.find_last_not_of(" \t\r") - start + 1);
-}
-
 std::optional<int> Number(const std::string& text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -252,7 +247,7 @@ class Suite {
     size_t start = 0;
     while (start <= text.size()) {
       const size_t end = std::min(text.find(',', start), text.size());
-      const std::string part = Trimmed(text.substr(start, end - start));
+      const std::string part(Trimmed(std::string_view(text).substr(start, end - start)));
       if (!part.empty()) AddPart(part, depth);
       start = end + 1;
     }

@@ -15,6 +15,12 @@ std::string Sha256Hex(std::string_view bytes) {
   return hex.data();
 }
 
+std::string_view Trimmed(std::string_view text) {
+  const size_t from = text.find_first_not_of(" \t\r");
+  if (from == std::string_view::npos) return {};
+  return text.substr(from, text.find_last_not_of(" \t\r") + 1 - from);
+}
+
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});

@@ -13,6 +13,9 @@ namespace kevin {
 // evaluation keys, compile cache).
 std::string Sha256Hex(std::string_view bytes);
 
+// Without spaces, tabs and carriage returns at both ends; a part of `text`.
+std::string_view Trimmed(std::string_view text);
+
 // Insertions, deletions and replacements of one byte that turn `a` into `b` (Levenshtein).
 size_t EditDistance(std::string_view a, std::string_view b);
 
