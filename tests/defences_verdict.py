@@ -41,6 +41,8 @@ DEFENCES = [
     ("timed", "every timed output is compared", "env/cpu/judge_rounds.cc",
      "if (!check.ok) process.End(WrongTimedAnswer(check));", "", "red_team_test", RED + "half_precision_when_timed",
      ("env/cpu/judge_audits.cc", "if (check.ok) continue;", "if (check.ok || true) continue;")),
+    ("verified", "a timed call is checked by the whole rule", "env/cpu/judge_rounds.cc",
+     "is_verified_round_ && process.name()", "false && process.name()", "red_team_test", RED + "coarse_when_timed"),
     ("message", "outputs are poisoned for each process", "env/cpu/judge_rounds.cc",
      "  session_.PoisonOutputs(session_.CandidateOutputs(), session_.DrawSlots(session_.slots()));\n", "", "red_team_test",
      '"a process leaves no message*"'),

@@ -100,9 +100,12 @@ class CpuJudgement {
   void SetCalls();
   double RunCandidate(TimedProcess& process, std::span<const uint16_t> slots, const std::string& phase,
                       const BatchPauses& pauses = {});
+  bool HasSequentialTest() const {
+    return !request_.confirm && request_.kernel_form != KernelForm::kInterpreted;
+  }
   void Sequential(Processes processes);
   void Fixed();
-  std::vector<RoundTimes> FixedRounds(const Processes& processes, int process, int rounds);
+  std::vector<RoundTimes> FixedRounds(const Processes& processes, int process, int rounds, int verified);
   std::vector<std::vector<RoundTimes>> FixedProcesses(int rounds_each);
   bool IsDisturbed(TimedProcess& candidate);
   Measured Report(const std::vector<std::vector<RoundTimes>>& rounds);
@@ -115,6 +118,7 @@ class CpuJudgement {
   CheckResult verified_;
   SequentialVerdicts verdicts_;
   Pace pace_;
+  bool is_verified_round_ = false;  // one call of the candidate is checked by the whole rule
   bool is_suspected_ = false;       // of working ahead
   int audits_ = 0;                  // since the suspicion
   double marks_s_ = 0;              // that the latest removal of marks took before a batch

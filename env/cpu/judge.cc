@@ -212,8 +212,7 @@ void CpuJudgement::MeasurePhase(std::unique_ptr<TimedProcess> first) {
     Processes processes{std::move(first), request_.start_in_test ? StartOther() : nullptr};
     TimedRound(processes.All(), 0, -1, "warm-up");
     for (TimedProcess* process : processes.All()) process->StartCounting();
-    const bool is_interpreted = request_.kernel_form == KernelForm::kInterpreted;
-    if (!request_.confirm && !is_interpreted) Sequential(std::move(processes));
+    if (HasSequentialTest()) Sequential(std::move(processes));
     processes = {};
     Fixed();
   } catch (const Ended&) {

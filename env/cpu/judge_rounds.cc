@@ -105,9 +105,14 @@ void CpuJudgement::CheckGuards(const TimedProcess& process, std::span<const uint
 
 void CpuJudgement::CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots) {
   CheckGuards(process, slots);
+  // By the whole rule, as in verification: the candidate cannot tell which call it is.
+  const size_t verified =
+      is_verified_round_ && process.name() == "candidate" ? session_.random()() % slots.size() : slots.size();
   for (size_t call = 0; call < slots.size(); ++call) {
-    CheckResult check = checker_.AgainstReference(
-        slots[call], session_.OutputsOf(process.outputs(), slots[call]), session_.ReferenceOutputsOf(call));
+    const auto answer = session_.OutputsOf(process.outputs(), slots[call]),
+               reference = session_.ReferenceOutputsOf(call);
+    CheckResult check = call == verified ? checker_.AgainstTruth(slots[call], answer, reference)
+                                         : checker_.AgainstReference(slots[call], answer, reference);
     if (!check.ok) check.message += NoteOf(call, 0);
     if (!check.ok) process.End(WrongTimedAnswer(check));
   }
@@ -225,14 +230,18 @@ bool CpuJudgement::IsDisturbed(TimedProcess& candidate) {
   return true;
 }
 
-std::vector<RoundTimes> CpuJudgement::FixedRounds(const Processes& processes, int process, int rounds) {
+// `verified`: the round of which a call is checked by the whole rule; < 0: none.
+std::vector<RoundTimes> CpuJudgement::FixedRounds(const Processes& processes, int process, int rounds,
+                                                  int verified) {
   std::vector<RoundTimes> times;
   // Under suspicion the processes share the audits, and a round more is no reason to end.
   const int audits = is_suspected_ ? Pace::kAuditsIfSuspicious * process / request_.plan.processes : 0;
   for (int pair = 0; pair < rounds || (audits_ < audits && max_calls_ > 1); ++pair) {
     AuditNowAndThen(processes);
+    is_verified_round_ = pair == verified;
     times.push_back(TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
   }
+  is_verified_round_ = false;
   // An audited process is never safe from a further audit.
   AuditRound(processes, is_suspected_ ? Pace::kMarksShareIfSuspicious : 1);
   const bool is_last = process == request_.plan.processes;
@@ -242,10 +251,15 @@ std::vector<RoundTimes> CpuJudgement::FixedRounds(const Processes& processes, in
 
 std::vector<std::vector<RoundTimes>> CpuJudgement::FixedProcesses(int rounds_each) {
   std::vector<std::vector<RoundTimes>> rounds;
+  const auto draw = [&](int below) {
+    return static_cast<int>(session_.random()() % static_cast<uint64_t>(below));
+  };
+  const int verified_process = 1 + draw(request_.plan.processes), verified_round = draw(rounds_each);
   for (int process = 1; process <= request_.plan.processes;) {
     const size_t samples = result_.samples.size();
     const Processes processes = StartWarm(true);
-    std::vector<RoundTimes> times = FixedRounds(processes, process, rounds_each);
+    std::vector<RoundTimes> times =
+        FixedRounds(processes, process, rounds_each, process == verified_process ? verified_round : -1);
     if (IsDisturbed(*processes.candidate)) {
       result_.samples.resize(samples);
       continue;
@@ -269,6 +283,11 @@ void CpuJudgement::Fixed() {
   LookAgain();
   if (BeginsSuspicion()) {
     result_.samples.resize(samples);
+    // A kernel that works ahead in the first process alone gets no verdict from it.
+    if (HasSequentialTest()) {
+      std::erase_if(result_.samples, [](const Sample& sample) { return sample.phase == "sequential"; });
+      Sequential(StartWarm(request_.start_in_test));
+    }
     rounds = FixedProcesses(rounds_each);
     RefuseWorkAhead();
   }

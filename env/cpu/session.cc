@@ -132,8 +132,8 @@ void Session::ChooseSlots() {
   const int64_t wanted = static_cast<int64_t>(std::ceil(kMinBatch_us / reference_us_ * 2)) + 2;
   const int64_t budget = std::min(kSlotBudgetBytes, available / 4) / per_slot;
   const int64_t affordable = std::max<int64_t>(budget, per_slot * kMinSlots < available / 2 ? kMinSlots : 1);
-  slots_ = static_cast<int>(std::clamp<int64_t>(
-      wanted, kMinSlots, std::min<int64_t>(affordable, std::min(kMaxSlots, MostSlotsMappedApart(sized_)))));
+  const int64_t most = std::min<int64_t>({affordable, kMaxSlots, MostSlotsMappedApart(sized_)});
+  slots_ = static_cast<int>(std::max<int64_t>(std::min(std::max<int64_t>(wanted, kMinSlots), most), 1));
 }
 
 void Session::LayOut() {

@@ -354,9 +354,9 @@ bool GpuChecker::Keep(int slot) {
   return true;
 }
 
-CheckResult GpuChecker::AgainstReferenceKept(int slot) {
+CheckResult GpuChecker::OfKept(const std::function<CheckResult()>& check) {
   checks_kept_ = true;
-  CheckResult result = AgainstReference(slot);
+  CheckResult result = check();
   checks_kept_ = false;
   return result;
 }
@@ -378,9 +378,9 @@ CheckResult GpuChecker::NearReference(int slot) {
   return worst;
 }
 
-CheckResult GpuChecker::Verify(int slot) {
+CheckResult GpuChecker::VerifyWith(int slot, const std::function<CheckResult()>& against_truth) {
   const double seen = session_.reference_error_seen;
-  if (seen < 0) return AgainstTruth(slot);
+  if (seen < 0) return against_truth();
   margin_ = std::max(margin_, 10 * seen);
   const Problem& problem = *session_.sized().problem;
   bool describes = false;  // it will be needed
@@ -390,7 +390,7 @@ CheckResult GpuChecker::Verify(int slot) {
     describes = IsGross(near, Precision::kFp32);
   }
   const CheckResult result = AgainstReferenceAlone(slot, describes);
-  if (!IsGross(result, PrecisionOf(problem))) return AgainstTruth(slot);
+  if (!IsGross(result, PrecisionOf(problem))) return against_truth();
   return describes ? result : AgainstReferenceAlone(slot);
 }
 
@@ -398,6 +398,10 @@ CheckResult GpuChecker::AgainstReference(int slot) {
   const CheckResult result = AgainstReferenceAlone(slot, false);
   if (result.ok) return result;
   if (IsGross(result, PrecisionOf(*session_.sized().problem))) return AgainstReferenceAlone(slot);
+  return AgainstTruthIfItFits(slot);
+}
+
+CheckResult GpuChecker::AgainstTruthIfItFits(int slot) {
   try {
     CheckResult judged = AgainstTruth(slot);
     // Python times eager in a process of its own, and the outputs of other slots are still needed.

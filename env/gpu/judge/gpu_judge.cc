@@ -94,7 +94,8 @@ class GpuJudgement {
   SequentialVerdicts verdicts_;
   CallClock clock_;
   MixtureOrder members_;
-  std::string disbelieved_;  // why there are too few fixed pairs; empty: there are enough
+  bool is_verified_round_ = false;  // the candidate's answer is checked by the whole rule
+  std::string disbelieved_;         // why there are too few fixed pairs; empty: there are enough
   double timeout_s_ = 0, round_s_ = 0.01, candidate_us_ = 0;  // candidate_us_: of its latest call
 };
 
@@ -251,7 +252,8 @@ RoundTimes GpuJudgement::TimedRound(int process, int pair, const std::string& ph
   std::vector<int> order{RoundAnswers::kReference};
   for (size_t i = 0; i < sides_; ++i) order.push_back(static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), session_.random());
-  RoundAnswers answers(session_, checker_, slot, [this](int side, const Wrong& wrong) {
+  const int verified = is_verified_round_ ? 0 : RoundAnswers::kReference;
+  RoundAnswers answers(session_, checker_, slot, verified, [this](int side, const Wrong& wrong) {
     End(kernels_[static_cast<size_t>(side)], wrong);
   });
   RoundTimes round;
@@ -323,10 +325,13 @@ std::vector<RoundTimes> GpuJudgement::Fixed() {
   const bool start_joins = sides_ < kernels_.size();
   sides_ = kernels_.size();
   if (!very_long && (request_.confirm || start_joins)) TimedRound(1, -1, "warm-up");
+  const int verified = static_cast<int>(session_.random()() % static_cast<uint64_t>(pairs));
   // A round that is not believed is made again, as long as most are believed.
   for (int tries = 0; static_cast<int>(rounds.size()) < pairs && tries < 2 * pairs; ++tries) {
     const int pair = static_cast<int>(rounds.size());
+    is_verified_round_ = pair == verified;
     const RoundTimes round = TimedRound(1, pair, request_.confirm ? "confirm" : "fixed");
+    is_verified_round_ = false;
     if (round.believed) rounds.push_back(round);
   }
   disbelieved_ = static_cast<int>(rounds.size()) < pairs

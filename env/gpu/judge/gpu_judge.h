@@ -95,12 +95,18 @@ class GpuChecker {
   //   |y - r| is at most half of the floor at r, |y - t| <= F / 2 + e (1 + small), and that is within max(4 e, F), whether e is
   //   below F / 4 or above, as long as the RMS of e along a row is less than half of s. The largest e / s of the session's truths
   //   must be a tenth of that. The bound that is told is then F, and the error |y - r|.
-  CheckResult Verify(int slot);
-  // Copies the slot's outputs to memory that no runner maps, for AgainstReferenceKept: the next call may then overwrite
-  // them. False: there is no memory for it.
+  CheckResult Verify(int slot) {
+    return VerifyWith(slot, [&] { return AgainstTruth(slot); });
+  }
+  // The same of a timed call. As AgainstReference where there is no memory for the truth.
+  CheckResult VerifyTimed(int slot) {
+    return VerifyWith(slot, [&] { return AgainstTruthIfItFits(slot); });
+  }
+  // Copies the slot's outputs to memory that no runner maps, for OfKept: the next call may then overwrite them. False: there
+  // is no memory for it.
   bool Keep(int slot);
-  // The same of the outputs that were kept. Words that were never written are not named as such.
-  CheckResult AgainstReferenceKept(int slot);
+  // A check of the outputs that were kept. Words that were never written are not named as such.
+  CheckResult OfKept(const std::function<CheckResult()>& check);
   // Whether all of these slots are correct without doubt, by one look for all. False says nothing.
   bool AreSurelyCorrect(std::span<const uint16_t> slots);
 
@@ -108,6 +114,8 @@ class GpuChecker {
   CheckResult Floats(int slot, size_t output, const TensorView& reference, const double* truth,
                      const double* scale, bool describes = true);
   CheckResult AgainstReferenceAlone(int slot, bool describes = true);
+  CheckResult AgainstTruthIfItFits(int slot);
+  CheckResult VerifyWith(int slot, const std::function<CheckResult()>& against_truth);
   CheckResult NearReference(int slot);
   bool SurelyCorrect(int slot, size_t output, const TensorView& reference);
   void CountDoubtful(int slot, size_t output, const TensorView& reference);

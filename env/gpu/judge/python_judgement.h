@@ -62,6 +62,7 @@ class GpuPythonJudgement {
   void ComputeReference(std::span<const uint16_t> slots);
   void CheckOutputs(const PythonSide& side, std::span<const uint16_t> slots, size_t calls,
                     const std::vector<char>& changed = {});
+  void VerifyOneOf(const PythonSide& side, std::span<const uint16_t> slots);
   void CheckAlike(std::span<const uint16_t> slots);
   bool IsCorrectAlone(uint16_t slot);
   int VerifyCalls();
@@ -102,6 +103,7 @@ class GpuPythonJudgement {
   double candidate_s_ = 0;  // all batches of the candidate
   std::chrono::steady_clock::time_point begin_, measuring_;
   bool is_verified_ = false;
+  bool is_verified_round_ = false;  // one call of the candidate is checked by the whole rule
 };
 
 }  // namespace kevin

@@ -90,6 +90,12 @@ void GpuPythonJudgement::CheckOutputs(const PythonSide& side, std::span<const ui
   }
 }
 
+// By the whole rule, as in verification: the candidate cannot tell which call it is.
+void GpuPythonJudgement::VerifyOneOf(const PythonSide& side, std::span<const uint16_t> slots) {
+  const CheckResult check = checker_.VerifyTimed(slots[base_.random()() % slots.size()]);
+  if (!check.ok) End(side, WrongTimedAnswer(check));
+}
+
 // What follows a batch of the reference is what follows a candidate's: neither is timed on a device that is more awake.
 void GpuPythonJudgement::CheckAlike(std::span<const uint16_t> slots) {
   session_.IsQuiet();
@@ -139,6 +145,7 @@ RoundTimes GpuPythonJudgement::TimedRound(int process, int pair, const std::stri
       CheckAlike(slots);
     } else {
       CheckOutputs(*side, slots, slots.size());
+      if (is_verified_round_ && IsCandidate(*side)) VerifyOneOf(*side, slots);
     }
   }
   if (has_single && !single_first) SingleCall();
@@ -195,8 +202,12 @@ std::vector<RoundTimes> GpuPythonJudgement::Fixed() {
   const int pairs = std::max(std::min(in_time, most), kPythonLeastFixed);
   Audit();
   std::vector<RoundTimes> rounds;
-  for (int pair = 0; pair < pairs; ++pair)
+  const int verified = static_cast<int>(base_.random()() % static_cast<uint64_t>(pairs));
+  for (int pair = 0; pair < pairs; ++pair) {
+    is_verified_round_ = pair == verified;
     rounds.push_back(TimedRound(1, pair, request_.confirm ? "confirm" : "fixed"));
+  }
+  is_verified_round_ = false;
   AuditEnough();
   while (most_calls_ >= kLeastCallsForSingles && singles_us_.size() < kLeastSingles) SingleCall();
   const auto moved = [](const RoundTimes& round) { return !round.same_clock; };

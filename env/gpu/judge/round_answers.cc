@@ -24,9 +24,13 @@ void RoundAnswers::After(int side) {
     waiting_ = side;
   }
   if (!reference_ran_) return;
-  if (kept_ != kReference) Require(kept_, checker_.AgainstReferenceKept(slot_));
-  if (waiting_ != kReference) Require(waiting_, checker_.AgainstReference(slot_));
+  if (kept_ != kReference) Require(kept_, checker_.OfKept([this] { return Check(kept_); }));
+  if (waiting_ != kReference) Require(waiting_, Check(waiting_));
   kept_ = waiting_ = kReference;
+}
+
+CheckResult RoundAnswers::Check(int side) const {
+  return side == verified_ ? checker_.VerifyTimed(slot_) : checker_.AgainstReference(slot_);
 }
 
 void RoundAnswers::Require(int side, const CheckResult& check) const {

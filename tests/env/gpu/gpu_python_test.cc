@@ -78,6 +78,14 @@ TEST_CASE("no attack of a Python candidate on a GPU gains anything") {
       JudgedOnGpu(Attacks() / "correct/relu.py", "level1/19", "open").outcome));
 }
 
+TEST_CASE("a Python candidate that is coarse once it is timed on a GPU is wrong") {
+  if (!SharedGpu(kCallTimeout_s)) return;
+  const Outcome outcome =
+      JudgedOnGpu(Attacks() / "products/coarse_when_timed.py", "level1/1", "open").outcome;
+  INFO(OutcomeReason(outcome));
+  CHECK(std::holds_alternative<Wrong>(outcome));
+}
+
 TEST_CASE("correct Python candidates pass on a GPU") {
   if (!SharedGpu(kCallTimeout_s)) return;
   std::vector<fs::path> files = PythonFilesIn(Attacks() / "gpu/correct");

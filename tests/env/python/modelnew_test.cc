@@ -49,6 +49,12 @@ TEST_CASE("no attack of a Python candidate gains anything") {
   std::printf("attacks blocked %d/%zu\n", blocked, attacks.size());
 }
 
+TEST_CASE("a Python candidate that is coarse once it is timed is wrong") {
+  const Outcome outcome = Judged(Folder() / "products/coarse_when_timed.py", "level1/1", true);
+  INFO(OutcomeReason(outcome));
+  CHECK(std::holds_alternative<Wrong>(outcome));
+}
+
 TEST_CASE("correct Python candidates pass") {
   int passed = 0;
   const std::vector<fs::path> files = CandidatesIn(Folder() / "correct");
