@@ -124,6 +124,7 @@ class TrainRun {
     progress_.Phase("loading " + command_.model);
     const OnlineSettings& online = command_.sampling;
     TrainerProcess::Sampled sampled{online.sampler_device, online.context, online.sampler_tokens};
+    sampled.samplers = placement_.samplers;
     judges_here_ = online.Samples() && JudgesOnGpu(online, options_.device);
     const bool judges_beside_sampler =
         online.sampler_device.empty() ? judges_here_ : JudgesOnGpu(online, online.sampler_device);
@@ -135,7 +136,7 @@ class TrainRun {
     }
     if (!command_.sampling.sampler.empty() && opened_.ranks > 1)
       throw Error(ExitCode::kBadRequest, "--sampler is for one process", "leave out torchrun, or --sampler");
-    done_ = saved_ = opened_.steps;
+    done_ = saved_ = opened_.steps, saved_folder_ = opened_.checkpoint;
     MeetRanks();
     if (IsFirstRank()) log_.emplace(command_.output, opened_.steps);
     if (command_.sampling.Samples()) {
@@ -250,7 +251,7 @@ class TrainRun {
       // Turns that are made ahead are judged meanwhile, and other programs measure: no pair is timed beside a step on
       // the same device. The lock is held before any rank begins.
       std::optional<DeviceLock> quiet;
-      if (batch && holds_lock_) quiet.emplace(LockNameOf(options_.device), LockMode::kShared, nullptr);
+      if (batch) HoldDevice(&quiet);
       if (!ranks_->Agree(done_ + 1, batch)) return false;
       const auto start = std::chrono::steady_clock::now();
       local::StepFigures figures = LearnFrom(*batch);
@@ -265,6 +266,11 @@ class TrainRun {
       if (!EvaluateIfDue()) return false;
     }
     return true;
+  }
+
+  // While it is held no pair is timed on the device that trains.
+  void HoldDevice(std::optional<DeviceLock>* quiet) const {
+    if (holds_lock_) quiet->emplace(LockNameOf(options_.device), LockMode::kShared, nullptr);
   }
 
   local::StepFigures LearnFrom(const LearnBatch& learned) {
@@ -322,7 +328,11 @@ class TrainRun {
 
   void Save() {
     if (saved_ == done_ && !saved_folder_.empty()) return;
-    saved_folder_ = trainer_->Save(), saved_ = done_;
+    {
+      std::optional<DeviceLock> quiet;
+      HoldDevice(&quiet);  // weights come from it
+      saved_folder_ = trainer_->Save(), saved_ = done_;
+    }
     Say("checkpoint  " + saved_folder_);
   }
 
@@ -355,7 +365,10 @@ class TrainRun {
 
   // False: interrupted while the test suite was read.
   bool End() {
+    std::optional<DeviceLock> quiet;
+    HoldDevice(&quiet);
     const std::string folder = trainer_->Finish();
+    quiet.reset();
     Say("trained     " + folder);
     if (!suites_.test.empty() && !Test()) return false;
     if (!IsFirstRank()) return true;
@@ -375,7 +388,7 @@ class TrainRun {
       step = sampling_->BestStep();
       if (command_.sampling.sampler.empty()) {
         std::optional<DeviceLock> quiet;
-        if (holds_lock_) quiet.emplace(LockNameOf(options_.device), LockMode::kShared, nullptr);
+        HoldDevice(&quiet);
         trainer_->Restore(*best);
         quiet.reset();
         BringSamplerUp();

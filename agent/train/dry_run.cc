@@ -131,7 +131,7 @@ std::string DryRunText(const Json& event) {
 std::vector<Json> SampleEvents(const LearnBatch& batch, const ModelText& text) {
   std::vector<Json> events;
   const auto decoded = [&](const std::vector<int32_t>& ids) {
-    return text.decode ? Json(text.decode(ids)) : Json(nullptr);
+    return text.decode ? Json(text.decode(ids, false)) : Json(nullptr);
   };
   for (size_t i = 0; i < batch.turns.size(); ++i) {
     const BatchTurn& turn = batch.turns[i];

@@ -48,7 +48,9 @@ ModelText LoadModelText(const std::string& folder) {
   if (!fs::exists(fs::path(folder) / "tokenizer.json")) return text;
   const std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::Load(folder);
   text.tokenizer_hash = HashOf(fs::path(folder) / "tokenizer.json");
-  text.decode = [tokenizer](std::span<const int32_t> ids) { return tokenizer->Decode(ids, false); };
+  text.decode = [tokenizer](std::span<const int32_t> ids, bool skip_special) {
+    return tokenizer->Decode(ids, skip_special);
+  };
   const auto chat = std::make_shared<const ChatTemplate>(ChatTemplate::Load(folder));
   text.encode_prompt = [tokenizer, chat](const std::vector<MessageRecord>& messages) {
     return tokenizer->Encode(PromptText(*chat, messages));

@@ -16,8 +16,8 @@ struct ModelText {
   std::string model;           // for messages: the folder
   int vocabulary = 0;          // ids are below it; 0: unknown
   std::string tokenizer_hash;  // empty: unknown
-  // The text of a token list. Empty: recorded ids are not compared with the recorded reply.
-  std::function<std::string(std::span<const int32_t> ids)> decode;
+  // The text of a token list, without special tokens if asked. Empty: recorded ids are not compared with the recorded reply.
+  std::function<std::string(std::span<const int32_t> ids, bool skip_special)> decode;
   // For records without token ids (imitation and preferences only). Empty: such turns are left out.
   std::function<std::vector<int32_t>(const std::vector<MessageRecord>& messages)> encode_prompt;
   std::function<std::vector<int32_t>(const std::string& reasoning, const std::string& reply)> encode_reply;

@@ -177,8 +177,11 @@ Placement PlaceRank(const PlaceRequest& request, const LocalRank& rank) {
   } else {
     placement.trainer = TrainerDevice(request, rank);
   }
-  if (const auto sampler = roles.find("sampler"); sampler != roles.end())
-    placement.sampler = Gpu(sampler->second[static_cast<size_t>(rank.local) % sampler->second.size()]);
+  if (const auto sampler = roles.find("sampler"); sampler != roles.end()) {
+    const int gpus = static_cast<int>(sampler->second.size()), own = rank.local % gpus;
+    placement.sampler = Gpu(sampler->second[static_cast<size_t>(own)]);
+    placement.samplers = (rank.local_ranks - own + gpus - 1) / gpus;
+  }
   if (placement.sampler == placement.trainer) placement.sampler.clear();
   const auto judge = roles.find("judge");
   placement.judges =
@@ -191,6 +194,8 @@ std::string PlacementText(const Placement& placement, bool samples) {
   if (!samples) return text;
   text += placement.sampler.empty() ? ", samples from the same weights"
                                     : ", samples from a second copy on " + placement.sampler;
+  if (!placement.sampler.empty() && placement.samplers > 1)
+    text += fmt::format(", which has {} of them", placement.samplers);
   return text + fmt::format(", judges on {}", placement.judges.empty()
                                                   ? "auto"
                                                   : fmt::format("{}", fmt::join(placement.judges, ", ")));

@@ -37,6 +37,7 @@ struct PlaceRequest {
 struct Placement {
   std::string trainer;              // "cpu", "cuda:0"
   std::string sampler;              // empty: the weights in training are sampled
+  int samplers = 1;                 // second copies on that GPU: this rank's and those of others
   std::vector<std::string> judges;  // as in the request where the default is the environment's choice
 };
 
@@ -44,7 +45,8 @@ struct Placement {
 // several ranks on one GPU.
 Placement PlaceRank(const PlaceRequest& request, const LocalRank& rank);
 
-// "trains on cuda:0, samples from a second copy on cuda:4, judges on cuda:7". Without `samples` the first part alone.
+// "trains on cuda:0, samples from a second copy on cuda:4, judges on cuda:7"; a GPU with several second copies is named as such.
+// Without `samples` the first part alone.
 std::string PlacementText(const Placement& placement, bool samples);
 
 }  // namespace kevin

@@ -16,28 +16,28 @@ constexpr std::chrono::milliseconds kCheck{100};
 
 RunEnd::RunEnd(fs::path folder, const CancelToken* asked_to_drain, const CancelToken* asked_to_stop)
     : folder_(std::move(folder)),
-      asked_to_drain_(asked_to_drain),
-      asked_to_stop_(asked_to_stop),
+      drain_{asked_to_drain, kEnding},
+      stop_{asked_to_stop, kEndingNow},
       thread_([this](const std::stop_token& end) { Watch(end); }) {}
 
 void RunEnd::Watch(const std::stop_token& end) {
   while (!end.stop_requested()) {
-    Share(asked_to_drain_, kEnding, &drain_);
-    Share(asked_to_stop_, kEndingNow, &stop_);
+    Share(&drain_);
+    Share(&stop_);
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, end, kCheck, [] { return false; });
   }
 }
 
-void RunEnd::Share(const CancelToken* asked, const char* file, CancelToken* ours) const {
-  if (*ours) return;
-  const fs::path path = folder_ / file;
+void RunEnd::Share(Wish* wish) const {
+  if (wish->is_told) return;
+  const fs::path path = folder_ / wish->file;
   std::error_code unreadable;
-  const bool by_other = !folder_.empty() && fs::exists(path, unreadable);
-  if (!by_other && !*asked) return;
-  // Where it cannot be written, the others learn of it when the ranks meet.
-  if (!by_other && !folder_.empty()) std::ofstream(path).flush();
-  *ours = true;
+  if (!folder_.empty()) wish->is_told = fs::exists(path, unreadable);
+  if (!wish->is_told && !*wish->asked) return;
+  // The folder may be made later than this rank is asked: until the file is there, it is tried again.
+  if (!wish->is_told && !folder_.empty()) std::ofstream(path).flush();
+  wish->token = true;
 }
 
 void RunEnd::Forget(const fs::path& folder) {

@@ -22,21 +22,26 @@ class RunEnd {
   RunEnd(const RunEnd&) = delete;
   RunEnd& operator=(const RunEnd&) = delete;
 
-  // At this rank or, a few tenths of a second later, at another one. `stop` only after `drain`.
-  const CancelToken* drain() const { return &drain_; }
-  const CancelToken* stop() const { return &stop_; }
+  // At this rank or, as soon as the file is seen here, at another one.
+  const CancelToken* drain() const { return &drain_.token; }
+  const CancelToken* stop() const { return &stop_.token; }
 
   // Removes the files of `folder`: by one rank, before any begins and after all have ended.
   static void Forget(const std::filesystem::path& folder);
 
  private:
+  struct Wish {
+    const CancelToken* asked;  // at this rank
+    const char* file;
+    bool is_told = false;      // the file is there
+    CancelToken token{false};  // at any rank
+  };
+
   void Watch(const std::stop_token& end);
-  // Sets *ours where one of the two is, and tells the others.
-  void Share(const CancelToken* asked, const char* file, CancelToken* ours) const;
+  void Share(Wish* wish) const;
 
   const std::filesystem::path folder_;
-  const CancelToken *const asked_to_drain_, *const asked_to_stop_;
-  CancelToken drain_{false}, stop_{false};
+  Wish drain_, stop_;
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;  // last: it uses the rest

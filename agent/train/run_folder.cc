@@ -34,7 +34,7 @@ constexpr size_t kMostTurns = 64, kMostBytes = 4000;
 
 }  // namespace
 
-RunFile::RunFile(const fs::path& folder, bool leads, const json& asked)
+RunFile::RunFile(const fs::path& folder, bool leads, const json& asked, const std::function<void()>& wait)
     : path_(folder / "run.json"), leads_(leads) {
   if (leads_ && !fs::exists(path_)) {
     std::error_code ignored;
@@ -44,8 +44,10 @@ RunFile::RunFile(const fs::path& folder, bool leads, const json& asked)
     return;
   }
   const auto end = std::chrono::steady_clock::now() + kRunFileLimit;
-  while (!leads_ && !fs::exists(path_) && std::chrono::steady_clock::now() < end)
+  while (!leads_ && !fs::exists(path_) && std::chrono::steady_clock::now() < end) {
+    wait();
     std::this_thread::sleep_for(kRunFileCheck);
+  }
   Read();
   const std::string other = RunDifference(content_.at("asked"), asked);
   if (other.empty()) return;

@@ -30,8 +30,11 @@ struct LearnBatch;  // agent/train/batches.h
 class RunFile {
  public:
   // Begins a run, or continues the one in `folder`. Throws Error(kBadRequest) when that one was asked for
-  // with other values, or the file is damaged. `leads`: this process writes.
-  RunFile(const std::filesystem::path& folder, bool leads, const nlohmann::json& asked);
+  // with other values, or the file is damaged. `leads`: this process writes; the others wait for the file, and call `wait`
+  // meanwhile, which may throw.
+  RunFile(
+      const std::filesystem::path& folder, bool leads, const nlohmann::json& asked,
+      const std::function<void()>& wait = [] {});
 
   bool leads() const { return leads_; }
   std::string id() const;

@@ -132,7 +132,10 @@ SampledTraining::SampledTraining(const SampledRequest& request, const OnlineSett
     : request_(request),
       settings_(settings),
       suites_(suites),
-      run_(request.output, opened.rank == 0, AskedFor(request, settings, suites)),
+      run_(request.output, opened.rank == 0, AskedFor(request, settings, suites),
+           [&trainer] {
+             if (const auto failure = trainer.PermanentFailure()) throw Error(*failure);
+           }),
       rollouts_(settings, request.database, fs::path(request.output) / "kernels", run_, progress,
                 std::move(judges), [&trainer] { return trainer.PermanentFailure(); }) {
   const std::string name = "online:" + fs::absolute(request.output).lexically_normal().string();

@@ -98,16 +98,14 @@ TrainerProcess::Opened TrainerProcess::Open(const local::TrainOptions& options, 
                          {"device", sampled->device},
                          {"context_tokens", sampled->context_tokens},
                          {"cache_tokens", sampled->cache_tokens},
-                         {"judge_bytes", sampled->judge_bytes}};
+                         {"judge_bytes", sampled->judge_bytes},
+                         {"samplers", sampled->samplers}};
   }
   const nlohmann::json opened = Ask(request, "opened");
-  return {opened.at("steps"),
-          opened.at("trained"),
-          opened.at("rank"),
-          opened.at("ranks"),
-          opened.value("url", ""),
-          opened.value("model", ""),
-          opened.value("context", int64_t{0}),
+  return {opened.at("steps"),          opened.at("checkpoint"),
+          opened.at("trained"),        opened.at("rank"),
+          opened.at("ranks"),          opened.value("url", ""),
+          opened.value("model", ""),   opened.value("context", int64_t{0}),
           opened.value("split", false)};
 }
 

@@ -20,8 +20,9 @@ namespace kevin {
 class TrainerProcess {
  public:
   struct Opened {
-    int64_t steps = 0;    // already done, where it continues from a checkpoint
-    int64_t trained = 0;  // count of trained numbers
+    int64_t steps = 0;       // already done, where it continues from a checkpoint
+    std::string checkpoint;  // its folder; empty: from the beginning
+    int64_t trained = 0;     // count of trained numbers
     int rank = 0, ranks = 1;
     // The model's server, if one was asked for.
     std::string url, model;
@@ -32,6 +33,7 @@ class TrainerProcess {
   struct Sampled {
     std::string device;
     int64_t context_tokens = 0, cache_tokens = 0, judge_bytes = 0;
+    int samplers = 1;
   };
 
   // Starts kevin-trainer with this process's standard error and environment. This and the functions below

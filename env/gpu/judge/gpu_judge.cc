@@ -185,7 +185,10 @@ void GpuJudgement::EmptyCall() {
 }
 
 CheckResult GpuJudgement::CheckedCall(int slot, bool keeps_globals) {
-  Time(kernels_.front(), slot, "verify", keeps_globals);
+  // The calibration of the pairs needs it, before the first of them where they are long.
+  TimedKernel& candidate = kernels_.front();
+  const CallTimes times = Time(candidate, slot, "verify", keeps_globals);
+  candidate_us_ = std::max(times.event_us - candidate.runner.offset_us, 1e-3);
   const std::string broken = session_.AnyBrokenGuard();
   if (!broken.empty()) throw Ended{Wrong{broken, 0, 0}};
   session_.TimeReferenceUs(slot);

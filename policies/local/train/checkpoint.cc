@@ -55,9 +55,11 @@ std::vector<fs::path> Checkpoints(const fs::path& folder) {
 
 void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t steps, const fs::path& shares,
               int ranks) {
-  const fs::path place = FolderOf(options) / NameOfStep(steps);
-  fs::remove_all(place);  // of an earlier run, which went on from before it
-  NewFolder folder(place);
+  const std::string name = NameOfStep(steps);
+  const fs::path place = FolderOf(options) / name, next = FolderOf(options) / ("." + name + ".next"),
+                 before = FolderOf(options) / ("." + name + ".before");
+  fs::remove_all(next);
+  NewFolder folder(next);
   if (options.lora.rank > 0) {
     model.SaveAdapters(folder.Path() / "adapter", options.model);
   } else {
@@ -68,6 +70,11 @@ void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t s
   const nlohmann::json about = {{"steps", steps}, {"ranks", ranks}, {"options", ToJson(options)}};
   folder.WriteText("trainer.json", about.dump(2) + "\n");
   folder.Commit();
+  // One of this step, by an earlier run or the one that this run goes on from, stays until this one is whole.
+  fs::remove_all(before);
+  if (fs::exists(place)) fs::rename(place, before);
+  fs::rename(next, place);
+  fs::remove_all(before);
   fs::remove_all(shares);
   std::vector<fs::path> all = Checkpoints(FolderOf(options));
   for (size_t i = 0; i + static_cast<size_t>(std::max(1, options.keep)) < all.size(); ++i)

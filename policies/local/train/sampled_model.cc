@@ -46,7 +46,9 @@ int64_t CacheTokens(const LanguageModel& model, const SamplingOptions& options, 
   at::accelerator::emptyCache();
   const auto free = static_cast<double>(at::accelerator::getMemoryInfo(device.index()).first);
   const auto judge = static_cast<double>(options.judge_bytes);
-  const auto usable = static_cast<int64_t>(std::min(free * kShareOnGpu, free * kShareBesideJudge - judge));
+  // Second copies of other ranks may be made on this device at the same time, or later.
+  const auto usable = static_cast<int64_t>(std::min(free * kShareOnGpu, free * kShareBesideJudge - judge) /
+                                           std::max(options.samplers, 1));
   const int64_t tokens = usable / token;
   if (tokens >= context) return tokens;
   throw Error(
@@ -87,7 +89,9 @@ class SampledModel::Impl {
         server_(api_, Http(options)),
         url_(server_.Url()) {
     if (second_) {
-      CopyWeights(version);
+      // Its runner has packed the adapters that it was made with.
+      learnt_ = version;
+      engine_.WhilePaused([&] { CopyWeights(version); });
     } else {
       Publish(version);
     }

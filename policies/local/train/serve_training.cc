@@ -76,6 +76,7 @@ SamplingOptions SamplingOptionsFromJson(const Json& json) {
   json.at("context_tokens").get_to(options.context_tokens);
   json.at("cache_tokens").get_to(options.cache_tokens);
   json.at("judge_bytes").get_to(options.judge_bytes);
+  json.at("samplers").get_to(options.samplers);
   return options;
 }
 
@@ -137,6 +138,7 @@ class Service {
     int64_t trained = 0;
     for (const NamedParameter& p : model_->Parameters()) trained += p.value.numel();
     return {{"steps", trainer_->StepsDone()},
+            {"checkpoint", checkpoint},
             {"trained", trained},
             {"rank", ranks_->Rank()},
             {"ranks", ranks_->Size()}};

@@ -40,6 +40,8 @@ struct SamplingOptions {
   int64_t cache_tokens = 0;
   int64_t judge_bytes =
       0;  // that judging takes on the device where the model is sampled; 0: it is not judged there
+  int samplers =
+      1;  // ranks that have a second set of weights on this device; each takes its part of the memory
 };
 
 // A server over the model being trained: an engine on a Unix socket over the same weights that the trainer

@@ -417,7 +417,7 @@ TEST_CASE("a dry run tells what would be learnt from, and shows the batch") {
   CHECK(DryRunEvent(*FindAlgorithm("sft"), turns, units, {}).at("advantages").is_null());
 
   ModelText text;
-  text.decode = [](std::span<const int32_t> ids) {
+  text.decode = [](std::span<const int32_t> ids, bool) {
     std::string all = "reply " + std::to_string(ids[0]) + "/" + std::to_string(ids[1]);
     return ids.size() == 3 ? std::string(3000, 'p') + "prompt " + std::to_string(ids[1]) : all;
   };
@@ -521,11 +521,15 @@ TEST_CASE("records of another model are refused") {
   text.tokenizer_hash = "u";  // recorded: "t"
   CHECK_THROWS_WITH(FirstBatch(records, grpo, text), Catch::Contains("models/m") && Catch::Contains("hash"));
   text.tokenizer_hash = "t";
-  text.decode = [](std::span<const int32_t> ids) {
-    return "<think>reply " + std::to_string(ids[0]) + "/" + std::to_string(ids[1]) + "<end>";
-  };
-  CHECK(FirstBatch(records, grpo, text).batch.samples.size() == 2);
-  text.decode = [](std::span<const int32_t>) { return std::string("text"); };
+  // A special token in the middle of the reply is not in its text.
+  for (const std::string special : {"", "<pad>"}) {
+    text.decode = [special](std::span<const int32_t> ids, bool skip_special) {
+      return "<think>reply " + (skip_special ? "" : special) + std::to_string(ids[0]) + "/" +
+             std::to_string(ids[1]) + "<end>";
+    };
+    CHECK(FirstBatch(records, grpo, text).batch.samples.size() == 2);
+  }
+  text.decode = [](std::span<const int32_t>, bool) { return std::string("text"); };
   CHECK_THROWS_WITH(FirstBatch(records, grpo, text), Catch::Contains("do not spell"));
 }
 

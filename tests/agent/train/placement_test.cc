@@ -55,6 +55,7 @@ TEST_CASE("roles are laid over GPUs as asked") {
     const Placement placement = PlaceRank(On(8, place), Of(local, 4));
     CHECK(placement.trainer == "cuda:" + std::to_string(local));
     CHECK(placement.sampler == samplers[static_cast<size_t>(local)]);
+    CHECK(placement.samplers == (local % 3 == 0 ? 2 : 1));  // cuda:4 has those of ranks 0 and 3
     CHECK(placement.judges == Names{"cuda:7"});
   }
   CHECK(PlaceRank(On(8, "trainer=0,2,judge=4-7"), Of(1, 2)).judges == Names{"cuda:5", "cuda:7"});

@@ -33,6 +33,18 @@ TEST_CASE("a rank that is asked to end tells the others: first to finish their w
   CHECK(ComesTrue([&] { return *asked.stop() && *other.stop(); }, kSoon));
 }
 
+TEST_CASE("a rank that is asked to end before the run has a folder tells the others when it has") {
+  const WorkFolder parent(fs::temp_directory_path(), "kevin-test");
+  const fs::path folder = parent.path() / "run";
+  CancelToken never{false}, drain{true};
+  const RunEnd asked(folder, &drain, &never), other(folder, &never, &never);
+  CHECK(ComesTrue([&] { return asked.drain()->load(); }, kSoon));
+  std::this_thread::sleep_for(kAWhile);
+  CHECK(!*other.drain());
+  fs::create_directories(folder);
+  CHECK(ComesTrue([&] { return other.drain()->load(); }, kSoon));
+}
+
 TEST_CASE("what is left of an earlier run is forgotten; a single rank looks at no folder") {
   const WorkFolder folder(fs::temp_directory_path(), "kevin-test");
   CancelToken never{false}, drain{true}, stop{true};
@@ -71,6 +83,20 @@ TEST_CASE("problems that rank 0 has not chosen are waited for until the run is o
   is_over = true;
   REQUIRE(never.wait_for(kSoon) == std::future_status::ready);
   CHECK(never.get() == std::nullopt);
+}
+
+TEST_CASE("a rank that waits for the run's file looks at what else may end the run") {
+  const WorkFolder folder(fs::temp_directory_path(), "kevin-test");
+  CancelToken is_lost{false};
+  auto second = std::async(std::launch::async, [&] {
+    const RunFile file(folder.path(), false, {{"seed", 1}}, [&] {
+      if (is_lost) throw std::runtime_error("rank 0 is lost");
+    });
+  });
+  CHECK(second.wait_for(kAWhile) == std::future_status::timeout);
+  is_lost = true;
+  REQUIRE(second.wait_for(kSoon) == std::future_status::ready);
+  CHECK_THROWS_WITH(second.get(), "rank 0 is lost");
 }
 
 }  // namespace

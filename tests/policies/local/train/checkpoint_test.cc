@@ -149,6 +149,33 @@ TEST_CASE("a checkpoint goes on with other ranks, sharded or whole, as a run tha
   }
 }
 
+TEST_CASE("a checkpoint that is written again stays where the disk has no room for the new one") {
+  const Folder folder;
+  TrainOptions options = Options();
+  options.output = folder.Path();
+  // The optimiser's share fits the full disk, the tokenizer does not.
+  options.model = folder.Path() + "/base";
+  fs::create_directories(options.model);
+  std::ofstream(options.model + "/tokenizer.json") << std::string(1 << 20, ' ');
+  const auto model = TinyModel(1);
+  const auto alone = OneRank();
+  Trainer trainer(options, *model, nullptr, *alone);
+  trainer.Step(MakeBatch(1));
+  const std::string good = trainer.Save();
+  CHECK(trainer.Save() == good);
+  {
+    const FullDisk full(1 << 19);
+    CHECK_THROWS_WITH(trainer.Save(), Catch::Contains("base failed"));
+  }
+  CHECK(NewestCheckpoint(folder.Path()) == good);
+  const auto other = TinyModel(2);
+  Trainer second(options, *other, nullptr, *alone);
+  second.Resume(good);
+  CHECK(second.StepsDone() == 1);
+  second.Step(MakeBatch(2));
+  CHECK(second.Save() > good);
+}
+
 TEST_CASE("where one rank cannot write its share, all say so, and the checkpoint before stays") {
   const Folder folder;
   TrainOptions options = Options();

@@ -91,7 +91,8 @@ TEST_CASE("one of two ranks that open a trainer as a process of its own", "[.pro
                          {"device", ""},
                          {"context_tokens", 0},
                          {"cache_tokens", tokens},
-                         {"judge_bytes", 0}}}});
+                         {"judge_bytes", 0},
+                         {"samplers", 1}}}});
   service.join();
 }
 
