@@ -85,9 +85,12 @@ class Shown {
   void Keep(const fs::path& path) {
     if (!IsSystem(path)) paths_.insert(path.string());
   }
-  // What its own loader looks for.
+  // What its own loader looks for. The libraries of a home are not those of a link or a wrapper in its `bin`; a compiler that is
+  // installed there names its folders.
   void AddLibrariesBeside(const fs::path& program) {
-    for (const char* folder : {"lib", "lib64"}) AddFolder(program.parent_path().parent_path() / folder);
+    const fs::path prefix = program.parent_path().parent_path();
+    if (std::find(homes_.begin(), homes_.end(), prefix) != homes_.end()) return;
+    for (const char* folder : {"lib", "lib64"}) AddFolder(prefix / folder);
   }
 
   fs::path driver_;

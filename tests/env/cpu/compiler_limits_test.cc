@@ -80,7 +80,7 @@ class Home {
   Home() {
     before_ = std::getenv("HOME") ? std::getenv("HOME") : "";
     setenv("HOME", folder_.path().c_str(), 1);
-    for (const char* name : {"secret", "bin/secret", "work/secret"}) Put(name);
+    for (const char* name : {"secret", "bin/secret", "work/secret", "lib/secret"}) Put(name);
   }
   ~Home() {
     setenv("HOME", before_.c_str(), 1);
@@ -98,7 +98,8 @@ class Home {
 };
 
 // Compiles with that compiler, and tries to read each secret in the home.
-void CheckHomeIsHidden(const Home& home, const fs::path& compiler) {
+void CheckHomeIsHidden(const Home& home, const fs::path& compiler,
+                       const std::vector<std::string>& secrets = {"secret", "bin/secret", "work/secret"}) {
   setenv("KEVIN_CXX", compiler.c_str(), 1);
   for (const bool namespaces : {true, false}) {
     if (namespaces && !NamespacesAvailable()) continue;
@@ -112,7 +113,7 @@ void CheckHomeIsHidden(const Home& home, const fs::path& compiler) {
     const Compiled works = bench.Compile(kRelu);
     INFO(works.log);
     CHECK(!works.library.empty());
-    for (const char* name : {"secret", "bin/secret", "work/secret"}) {
+    for (const std::string& name : secrets) {
       const std::string path = home.path() / name;
       const Compiled embedded = bench.Compile("asm(\".incbin \\\"" + path + "\\\"\");\n" + kRelu);
       CHECK(embedded.library.empty());
@@ -214,7 +215,7 @@ TEST_CASE("a compiler in the home does not open the home to the candidate") {
   const Home home;
   const fs::path real = fs::canonical("/usr/bin/g++");
   fs::create_symlink(real, home.path() / "bin/g++");
-  CheckHomeIsHidden(home, home.path() / "bin/g++");
+  CheckHomeIsHidden(home, home.path() / "bin/g++", {"secret", "bin/secret", "work/secret", "lib/secret"});
 }
 
 TEST_CASE("a compiler that is installed in the home itself works and opens its own folders only") {
