@@ -30,6 +30,7 @@
 #include "env/gpu/find_gpus.h"
 #include "env/process/machine.h"
 #include "policies/local/files/model_config.h"
+#include "tools/train_heading.h"
 #include "tools/train_options.h"
 
 namespace kevin {
@@ -155,7 +156,7 @@ class TrainRun {
                                                     progress_, StartJudges(command_.sampling));
       if (!suites_.test.empty()) sampling_->RequireUntested();
     }
-    FindPeak();
+    peak_ = PeakOf(command_, options_);
     Announce();
   }
 
@@ -184,39 +185,14 @@ class TrainRun {
 
   void Announce() {
     progress_.Phase("");
-    const OnlineSettings& o = command_.sampling;
     const std::string what =
-        records_
-            ? records_->Describe()
-            : fmt::format("{} problems, {} a step, {} episodes of {} turns each, judged on {}, kept in {}",
-                          suites_.learnt.size(), o.problems_per_step, o.samples, o.turns,
-                          sampling_->facts().device, command_.databases.front());
+        records_ ? records_->Describe() : OnlineText(command_, suites_, sampling_->facts().device);
     Say(fmt::format("{}: {}, {} steps of {} updates", algorithm_.name, what, options_.steps,
                     options_.updates_per_step));
     if (records_) {
       for (const std::string& remark : records_->Remarks()) Say(remark);
     }
-    Say(fmt::format("{}: {:.3g} million numbers trained on {}{}{}", command_.model,
-                    static_cast<double>(opened_.trained) / 1e6, options_.device,
-                    opened_.ranks > 1 ? fmt::format(" by {} ranks", opened_.ranks) : "",
-                    opened_.steps > 0 ? fmt::format(", from step {} on", opened_.steps + 1) : ""));
-    if (o.Samples() && opened_.ranks == 1) Say(PlacementText(placement_, true));
-    if (!o.SamplesItself()) return;
-    Say(opened_.split ? fmt::format("sampled by {} ranks together: each has 1/{} of the heads and of the "
-                                    "cache, and answers come from rank 0",
-                                    opened_.ranks, opened_.ranks)
-        : o.sampler_device.empty()
-            ? "sampled from the same weights: nothing is copied after a step"
-            : fmt::format("sampled from a second copy on {}, brought up to date after each step",
-                          o.sampler_device));
-  }
-
-  void FindPeak() {
-    const std::string type =
-        options_.dtype.empty() ? local::NameOf(local::ReadModelConfig(command_.model).dtype) : options_.dtype;
-    const std::vector<GpuFound> gpus = FindGpus();
-    if (options_.device.starts_with("cuda") && type != "F32" && type != "float32" && !gpus.empty())
-      peak_ = PeakFlops(gpus.front().name);
+    for (const std::string& line : ModelLines(command_, options_.device, opened_, placement_)) Say(line);
   }
 
   std::unique_ptr<CollectedBatches> Collected(const BatchOptions& batches) {
@@ -271,6 +247,14 @@ class TrainRun {
   // While it is held no pair is timed on the device that trains.
   void HoldDevice(std::optional<DeviceLock>* quiet) const {
     if (holds_lock_) quiet->emplace(LockNameOf(options_.device), LockMode::kShared, nullptr);
+  }
+
+  // For work that waits for all ranks: none of them waits any more for a lock that another one holds meanwhile. Answers of ranks
+  // that sample together hold the locks of all, and judges of one rank wait for them: a lock here could close the circle.
+  void HoldDeviceTogether(std::optional<DeviceLock>* quiet) {
+    if (opened_.split) return;
+    ranks_->AllGoOn(true);
+    HoldDevice(quiet);
   }
 
   local::StepFigures LearnFrom(const LearnBatch& learned) {
@@ -330,7 +314,7 @@ class TrainRun {
     if (saved_ == done_ && !saved_folder_.empty()) return;
     {
       std::optional<DeviceLock> quiet;
-      HoldDevice(&quiet);  // weights come from it
+      HoldDeviceTogether(&quiet);  // weights come from it
       saved_folder_ = trainer_->Save(), saved_ = done_;
     }
     Say("checkpoint  " + saved_folder_);
@@ -366,7 +350,7 @@ class TrainRun {
   // False: interrupted while the test suite was read.
   bool End() {
     std::optional<DeviceLock> quiet;
-    HoldDevice(&quiet);
+    HoldDeviceTogether(&quiet);
     const std::string folder = trainer_->Finish();
     quiet.reset();
     Say("trained     " + folder);

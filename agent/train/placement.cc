@@ -178,9 +178,13 @@ Placement PlaceRank(const PlaceRequest& request, const LocalRank& rank) {
     placement.trainer = TrainerDevice(request, rank);
   }
   if (const auto sampler = roles.find("sampler"); sampler != roles.end()) {
-    const int gpus = static_cast<int>(sampler->second.size()), own = rank.local % gpus;
-    placement.sampler = Gpu(sampler->second[static_cast<size_t>(own)]);
-    placement.samplers = (rank.local_ranks - own + gpus - 1) / gpus;
+    const auto gpu_of = [&](int local) {
+      return sampler->second[static_cast<size_t>(local) % sampler->second.size()];
+    };
+    placement.sampler = Gpu(gpu_of(rank.local));
+    placement.samplers = 0;
+    for (int local = 0; local < rank.local_ranks; ++local)
+      placement.samplers += gpu_of(local) == gpu_of(rank.local);
   }
   if (placement.sampler == placement.trainer) placement.sampler.clear();
   const auto judge = roles.find("judge");

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kSequentialRounds = 30, kMinSequentialRounds = 8;
 constexpr int kRoundsOfProcess = 4;  // where there is patience for more than one process
-constexpr double kConfirmFactor = 1.5;
+constexpr double kConfirmFactor = 1.5, kSuspectedFactor = 3;
 constexpr int kMoreAudits = 12;  // at most, until there are enough of the pace
 constexpr size_t kRoundsOfUsualTime = 5;
 constexpr double kEagerCallsOfEvaluation =
@@ -194,7 +194,9 @@ void CpuJudgement::Sequential(Processes processes) {
   plan.patience = request_.patience;
   plan.most_rounds = kSequentialRounds;
   plan.least_rounds = kMinSequentialRounds;
-  plan.budget_s = request_.plan.sequential_budget_s * (plan.has_start ? 1.5 : 1);
+  // Under suspicion as many audits as rounds take a part of the time.
+  plan.budget_s =
+      request_.plan.sequential_budget_s * (plan.has_start ? 1.5 : 1) * (is_suspected_ ? kSuspectedFactor : 1);
   if (request_.patience > 1) {
     plan.first_look = SequentialTest::kFirstLookOverProcesses;
     plan.rounds_of_process = kRoundsOfProcess;
@@ -287,6 +289,10 @@ void CpuJudgement::Fixed() {
     if (HasSequentialTest()) {
       std::erase_if(result_.samples, [](const Sample& sample) { return sample.phase == "sequential"; });
       Sequential(StartWarm(request_.start_in_test));
+      // Judged apart: a kernel that is honest here would thin out the audits of the fixed pairs.
+      if (pace_.HasEnough()) RefuseWorkAhead();
+      pace_ = {};
+      audits_ = 0;
     }
     rounds = FixedProcesses(rounds_each);
     RefuseWorkAhead();

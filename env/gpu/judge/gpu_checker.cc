@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "env/error.h"
@@ -402,15 +403,16 @@ CheckResult GpuChecker::AgainstReference(int slot) {
 }
 
 CheckResult GpuChecker::AgainstTruthIfItFits(int slot) {
+  std::optional<CheckResult> judged;
   try {
-    CheckResult judged = AgainstTruth(slot);
-    // Python times eager in a process of its own, and the outputs of other slots are still needed.
-    if (!session_.options().for_python) session_.WarmReference(slot);
-    return judged;
+    judged = AgainstTruth(slot);
   } catch (const std::exception& error) {
     if (!IsOutOfMemory(error)) throw;
-    return AgainstReferenceAlone(slot);
   }
+  if (!judged) judged = AgainstReferenceAlone(slot);
+  // Python times eager in a process of its own, and the outputs of other slots are still needed.
+  if (!session_.options().for_python) session_.WarmReference(slot);
+  return *judged;
 }
 
 CheckResult GpuChecker::AgainstReferenceAlone(int slot, bool describes) {

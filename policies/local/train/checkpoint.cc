@@ -1,8 +1,10 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -53,11 +55,21 @@ std::vector<fs::path> Checkpoints(const fs::path& folder) {
   return found;
 }
 
+// `next` takes the place of a checkpoint of the same step, by an earlier run or the one that this run goes on from, which stays
+// until then: in one step where the file system can exchange names.
+void Replace(const fs::path& place, const fs::path& next) {
+  if (!fs::exists(place)) return fs::rename(next, place);
+  if (renameat2(AT_FDCWD, next.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) != 0) {
+    fs::remove_all(place);
+    return fs::rename(next, place);
+  }
+  fs::remove_all(next);
+}
+
 void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t steps, const fs::path& shares,
               int ranks) {
   const std::string name = NameOfStep(steps);
-  const fs::path place = FolderOf(options) / name, next = FolderOf(options) / ("." + name + ".next"),
-                 before = FolderOf(options) / ("." + name + ".before");
+  const fs::path place = FolderOf(options) / name, next = FolderOf(options) / ("." + name + ".next");
   fs::remove_all(next);
   NewFolder folder(next);
   if (options.lora.rank > 0) {
@@ -70,11 +82,7 @@ void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t s
   const nlohmann::json about = {{"steps", steps}, {"ranks", ranks}, {"options", ToJson(options)}};
   folder.WriteText("trainer.json", about.dump(2) + "\n");
   folder.Commit();
-  // One of this step, by an earlier run or the one that this run goes on from, stays until this one is whole.
-  fs::remove_all(before);
-  if (fs::exists(place)) fs::rename(place, before);
-  fs::rename(next, place);
-  fs::remove_all(before);
+  Replace(place, next);
   fs::remove_all(shares);
   std::vector<fs::path> all = Checkpoints(FolderOf(options));
   for (size_t i = 0; i + static_cast<size_t>(std::max(1, options.keep)) < all.size(); ++i)

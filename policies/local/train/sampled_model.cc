@@ -56,7 +56,8 @@ int64_t CacheTokens(const LanguageModel& model, const SamplingOptions& options, 
       fmt::format("{:.1f} GB are free beside weights and optimiser{}, and sampling up to {} tokens needs "
                   "{:.1f} GB",
                   free / 1e9, judge > 0 ? fmt::format(", {:.1f} of them for the judge", judge / 1e9) : "",
-                  context, static_cast<double>(context * token) / 1e9 / kShareOnGpu),
+                  context,
+                  static_cast<double>(context * token * std::max(options.samplers, 1)) / 1e9 / kShareOnGpu),
       "sample shorter texts (--context), train adapters (--lora 32), keep the optimiser in main memory "
       "(--optimizer-on-cpu), or sample on another GPU (--sampler-device cuda:1)");
 }

@@ -88,6 +88,7 @@ class Service {
   // Tells other ranks why this one ends. Any thread.
   void Leave(const std::string& why) {
     if (split_) split_->Leave(why);
+    if (texts_) texts_->Leave(why);
     if (ranks_) ranks_->Leave(why);
   }
 

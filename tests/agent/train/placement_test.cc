@@ -58,6 +58,7 @@ TEST_CASE("roles are laid over GPUs as asked") {
     CHECK(placement.samplers == (local % 3 == 0 ? 2 : 1));  // cuda:4 has those of ranks 0 and 3
     CHECK(placement.judges == Names{"cuda:7"});
   }
+  CHECK(PlaceRank(On(8, "trainer=0-3,sampler=4,4"), Of(1, 4)).samplers == 4);
   CHECK(PlaceRank(On(8, "trainer=0,2,judge=4-7"), Of(1, 2)).judges == Names{"cuda:5", "cuda:7"});
   CHECK(PlaceRank(On(8, "trainer=0,2,judge=4-7"), Of(1, 2)).trainer == "cuda:2");
   const Placement one = PlaceRank(On(2, "judge=1"), {});
