@@ -15,7 +15,6 @@
 // All but `check` enter a sandbox first (env/sandbox/evaluator_sandbox.h).
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -52,14 +51,7 @@ constexpr size_t kSessions = 4;
 constexpr int64_t kMemoryForSession = int64_t{6}
                                       << 30;  // where less is available, none is kept beside a new one
 
-Fd OpenLibrary(const std::string& path) {
-  if (path.empty()) return Fd();
-  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd)
-    throw Error(ExitCode::kBroken, "cannot open the compiled kernel " + path,
-                "clear Kevin's cache and try again");
-  return fd;
-}
+Fd OpenLibrary(const std::string& path) { return OpenNamed(path, "the compiled kernel"); }
 
 class Evaluator {
  public:

@@ -1,5 +1,6 @@
 #include "env/process/wire.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -73,6 +74,14 @@ void TakeJudgeResult(const json& result, int64_t max_log_bytes, Evaluation* eval
   if (said.empty()) return;
   evaluation->log +=
       (evaluation->log.empty() ? "" : "\n") + said.substr(0, static_cast<size_t>(max_log_bytes));
+}
+
+Fd OpenNamed(const std::string& path, const std::string& what) {
+  if (path.empty()) return Fd();
+  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd)
+    throw Error(ExitCode::kBroken, "cannot open " + what + " " + path, "clear Kevin's cache and try again");
+  return fd;
 }
 
 void ServeRequests(LineSocket* socket, const RequestHandlers& handlers) {

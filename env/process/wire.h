@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "env/process/shared_memory.h"
 #include "env/verdict/judgement.h"
 
 namespace kevin {
@@ -55,6 +56,9 @@ struct RequestHandlers {
   // Work for later requests, once none has come for a while (kIdleMs) after an answer. May be empty; must not throw.
   std::function<void()> when_idle = {};
 };
+
+// Opens a file that a request names, to read; "": none. `what`: for the message. Throws Error(kBroken).
+Fd OpenNamed(const std::string& path, const std::string& what);
 
 // The evaluator's side: answers requests until the other side closes.
 void ServeRequests(LineSocket* socket, const RequestHandlers& handlers);

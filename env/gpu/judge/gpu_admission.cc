@@ -372,11 +372,10 @@ GpuPreparation PrepareOnGpu(GpuSession& session) {
   const SlotTruth truth = GpuChecker(session).TruthOf(kSlot);
   session.Synchronize();
   preparation.truth_s = SecondsSince(start);
-  size_t free_bytes = 0, total_bytes = 0;
-  KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
+  const DeviceMemoryBytes memory = MemoryOfDevice();
   preparation.slots = session.slots();
-  preparation.used_bytes = static_cast<int64_t>(total_bytes - free_bytes);
-  preparation.total_bytes = static_cast<int64_t>(total_bytes);
+  preparation.used_bytes = static_cast<int64_t>(memory.total - memory.free);
+  preparation.total_bytes = static_cast<int64_t>(memory.total);
   return preparation;
 }
 

@@ -53,7 +53,7 @@ class CeilingMeasurement {
   CeilingMeasurement(int device, const std::string& trusted_cubin) : device_(device) {
     KEVIN_CU(ModuleLoadData, &module_, trusted_cubin.data());
     fill_ = FillKernelsOf(module_);
-    KEVIN_CU(DeviceGetAttribute, &multiprocessors_, kCuMultiprocessors, device);
+    multiprocessors_ = AttributeOf(device, kCuMultiprocessors);
   }
   ~CeilingMeasurement() { Cu().ModuleUnload(module_); }
   CeilingMeasurement(const CeilingMeasurement&) = delete;
@@ -100,9 +100,7 @@ class CeilingMeasurement {
 
   // FLOP a second; 0: there is not enough memory.
   double ProductRate(Precision precision, bool tf32) {
-    size_t free_bytes = 0, total_bytes = 0;
-    KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
-    if (static_cast<int64_t>(free_bytes) < 2 * kBytes) return 0;
+    if (static_cast<int64_t>(MemoryOfDevice().free) < 2 * kBytes) return 0;
     const Problem problem = InPrecision(ParseProblem(kProduct, "ceiling.toml"), precision);
     const SizedProblem sized = AtSize(problem, "full");
     Reference reference(problem, ReferenceOptions{1, device_, tf32});

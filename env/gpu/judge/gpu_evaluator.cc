@@ -66,9 +66,7 @@ class GpuEvaluator {
     CuHandle context = nullptr;
     KEVIN_CU(DevicePrimaryCtxRetain, &context, device);
     KEVIN_CU(CtxSetCurrent, context);
-    char bus[32] = {};
-    KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), device);
-    others_ = std::make_unique<OtherProcesses>(bus);
+    others_ = std::make_unique<OtherProcesses>(PciBusOf(device));
     serving_.others = others_.get();
   }
 
@@ -87,8 +85,6 @@ class GpuEvaluator {
   json DeviceFacts() const {
     char name[256] = {};
     KEVIN_CU(DeviceGetName, name, sizeof(name), serving_.options.device);
-    size_t free_bytes = 0, total_bytes = 0;
-    KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
     int driver = 0;
     KEVIN_CU(DriverGetVersion, &driver);
     const auto attribute = [&](CuDeviceAttribute a) { return AttributeOf(serving_.options.device, a); };
@@ -96,7 +92,7 @@ class GpuEvaluator {
             {"major", attribute(kCuMajor)},
             {"minor", attribute(kCuMinor)},
             {"multiprocessors", attribute(kCuMultiprocessors)},
-            {"memory_bytes", total_bytes},
+            {"memory_bytes", MemoryOfDevice().total},
             {"l2_bytes", attribute(kCuL2Bytes)},
             {"threads", attribute(kCuThreadsPerMultiprocessor)},
             {"registers", attribute(kCuRegistersPerMultiprocessor)},
@@ -128,22 +124,10 @@ class GpuEvaluator {
 
 }  // namespace
 
-int AttributeOf(int device, CuDeviceAttribute attribute) {
-  int value = 0;
-  KEVIN_CU(DeviceGetAttribute, &value, attribute, device);
-  return value;
-}
-
-std::string GpuServing::LockName() const {
-  char bus[32] = {};
-  KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options.device);
-  return DeviceLock::NameOfGpu(bus);
-}
+std::string GpuServing::LockName() const { return DeviceLock::NameOfGpu(PciBusOf(options.device)); }
 
 int64_t GpuServing::FreeBytes() const {
-  size_t free_bytes = 0, total_bytes = 0;
-  KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
-  return static_cast<int64_t>(free_bytes) + TorchCacheBytes(options.device);
+  return static_cast<int64_t>(MemoryOfDevice().free) + TorchCacheBytes(options.device);
 }
 
 GpuSessionOptions GpuServing::SessionOptionsOf(const json& request) const {

@@ -43,8 +43,6 @@ class GpuRequests {
 std::unique_ptr<GpuRequests> MakeCudaRequests(const GpuServing& serving);
 std::unique_ptr<GpuRequests> MakePythonRequests(const GpuServing& serving);
 
-int AttributeOf(int device, CuDeviceAttribute attribute);
-
 // Throws OutOfMemory in place of the driver's error of that meaning.
 template <typename Work>
 nlohmann::json NamingOutOfMemory(const Work& work) {

@@ -43,9 +43,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
           "input `" + input.spec.name + "`: inputs of type " + DTypeName(dtype) + " cannot be drawn yet",
           "use float32, int64 or bool inputs");
   }
-  char bus[32] = {};
-  KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), options_.device);
-  lock_name_ = DeviceLock::NameOfGpu(bus);
+  lock_name_ = DeviceLock::NameOfGpu(PciBusOf(options_.device));
   StartSpares();  // these make their contexts meanwhile
   reference_ = std::make_unique<Reference>(
       options_.problem, ReferenceOptions{1, options_.on_host ? -1 : options_.device, options_.tf32});
@@ -82,8 +80,7 @@ GpuSession::~GpuSession() {
 }
 
 void GpuSession::LayOut() {
-  size_t free_bytes = 0, total_bytes = 0;
-  KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
+  const size_t free_bytes = MemoryOfDevice().free;
   memory_.slots = options_.for_python ? PythonSlotsOnGpu(sized_, free_bytes)
                                       : SlotsOnGpu(sized_, free_bytes, options_.reference_bytes);
   layout_ = LayOutSlots(sized_, memory_.slots);

@@ -52,11 +52,11 @@ void GpuPythonJudgement::RefuseDeferredWork(PythonSide& side, uint64_t since_us)
 // Whether the candidate's process has held memory of the device outside its pool, which then lacks elsewhere. Ends it.
 bool GpuPythonJudgement::TookMemory() {
   if (sides_.empty()) return false;
-  const size_t before = GpuPythonSession::FreeBytes();
+  const size_t before = MemoryOfDevice().free;
   sides_.front()->Kill();
   const auto start = Clock::now();
   do {
-    if (GpuPythonSession::FreeBytes() >= before + kMostOutsidePool) return true;
+    if (MemoryOfDevice().free >= before + kMostOutsidePool) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   } while (SecondsSince(start) < kEndLimit_s);
   return false;

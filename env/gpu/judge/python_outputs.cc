@@ -142,10 +142,4 @@ bool GpuPythonSession::AwaitQuiet(double limit_s) {
   return false;
 }
 
-size_t GpuPythonSession::FreeBytes() {
-  size_t free_bytes = 0, total_bytes = 0;
-  KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
-  return free_bytes;
-}
-
 }  // namespace kevin

@@ -1,5 +1,3 @@
-#include <fcntl.h>
-
 #include <algorithm>
 #include <set>
 
@@ -34,29 +32,8 @@ class PythonRequests : public GpuRequests {
         spares_(SparesFor(UsableCpus(), static_cast<size_t>(serving.FreeBytes()))),
         workers_(python_workers_, GpuWorkersOptions{.device = serving.options.device, .spares = spares_}) {}
 
-  json Answer(const json& request) override { return JudgeWithRoom(request); }
-  std::vector<std::string> Sessions() const override { return sessions_.Keys(); }
-
-  void DropSessions() override {
-    sessions_.Clear();
-    workers_.DropSpares();
-  }
-
-  // For the next evaluations, which then wait for none. Nothing is timed on the device meanwhile.
-  void PrepareWhileIdle() override {
-    if (sessions_.size() == 0) return;
-    try {
-      const DeviceLock lock(serving_.LockName(), LockMode::kShared, nullptr);
-      workers_.RefillIfFew(2);  // before an evaluation has to wait
-      workers_.Settle();
-    } catch (...) {  // the next evaluation tells why
-      workers_.DropSpares();
-    }
-  }
-
- private:
   // A problem for which memory was too little beside others has the GPU to itself from then on, with fewer spares.
-  json JudgeWithRoom(const json& request) {
+  json Answer(const json& request) override {
     const auto judge = [&] {
       GpuPythonSession& session = PrepareSession(request);
       if (request.at("command") == "get-ready") return json::object();
@@ -77,14 +54,27 @@ class PythonRequests : public GpuRequests {
     return AttemptWithRoom(sessions_, attempt, release);
   }
 
-  static Fd OpenBundle(const std::string& path) {
-    if (path.empty()) return Fd();
-    Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd)
-      throw Error(ExitCode::kBroken, "cannot open the prepared candidate " + path,
-                  "clear Kevin's cache and try again");
-    return fd;
+  std::vector<std::string> Sessions() const override { return sessions_.Keys(); }
+
+  void DropSessions() override {
+    sessions_.Clear();
+    workers_.DropSpares();
   }
+
+  // For the next evaluations, which then wait for none. Nothing is timed on the device meanwhile.
+  void PrepareWhileIdle() override {
+    if (sessions_.size() == 0) return;
+    try {
+      const DeviceLock lock(serving_.LockName(), LockMode::kShared, nullptr);
+      workers_.RefillIfFew(2);  // before an evaluation has to wait
+      workers_.Settle();
+    } catch (...) {  // the next evaluation tells why
+      workers_.DropSpares();
+    }
+  }
+
+ private:
+  static Fd OpenBundle(const std::string& path) { return OpenNamed(path, "the prepared candidate"); }
 
   json Judge(GpuPythonSession& session, const json& request) {
     GpuPythonRequest judge;

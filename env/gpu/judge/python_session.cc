@@ -51,11 +51,7 @@ GpuSessionOptions ForPython(GpuSessionOptions options) {
   return options;
 }
 
-size_t L2Bytes(int device) {
-  int bytes = 0;
-  KEVIN_CU(DeviceGetAttribute, &bytes, kCuL2Bytes, device);
-  return static_cast<size_t>(bytes);
-}
+size_t L2Bytes(int device) { return static_cast<size_t>(AttributeOf(device, kCuL2Bytes)); }
 
 }  // namespace
 
@@ -102,7 +98,7 @@ size_t GpuPythonSession::FreeForPools(size_t workers) const {
   const size_t cached =
                    base_.options().on_host ? 0 : static_cast<size_t>(TorchCacheBytes(base_.options().device)),
                taken = workers_.options().kept_bytes + workers_.ContextBytesToCome(workers);
-  return std::max(FreeBytes() + cached, taken) - taken;
+  return std::max(MemoryOfDevice().free + cached, taken) - taken;
 }
 
 bool GpuPythonSession::PlanPools() {
@@ -115,7 +111,8 @@ bool GpuPythonSession::PlanPools() {
 std::unique_ptr<PythonSide> GpuPythonSession::MakeSide(const std::string& name, bool may_compile,
                                                        size_t pool_bytes) {
   WarmWorker worker = workers_.Take(may_compile);
-  if (!base_.options().on_host && FreeBytes() < pool_bytes + needs_.inputs + workers_.options().kept_bytes)
+  if (!base_.options().on_host &&
+      MemoryOfDevice().free < pool_bytes + needs_.inputs + workers_.options().kept_bytes)
     ReleaseTorchCache();
   return std::make_unique<PythonSide>(name, std::move(worker), base_.options().device, pool_bytes,
                                       needs_.inputs);

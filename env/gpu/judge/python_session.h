@@ -106,7 +106,6 @@ class GpuPythonSession {
   bool IsQuiet();
   // Looks until it is, or until the time is over: false.
   bool AwaitQuiet(double limit_s);
-  static size_t FreeBytes();  // of the device, by the driver
 
  private:
   struct Place {

@@ -196,9 +196,7 @@ size_t GpuWorkers::ContextBytesToCome(size_t workers) const {
 }
 
 bool GpuWorkers::HasRoomForContext() const {
-  size_t free_bytes = 0, total_bytes = 0;
-  KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
-  return free_bytes > (options_.on_host ? 0 : (ColdSpares() + 1) * kContextBytes);
+  return MemoryOfDevice().free > (options_.on_host ? 0 : (ColdSpares() + 1) * kContextBytes);
 }
 
 void GpuWorkers::RefillOf(bool may_compile) {

@@ -114,4 +114,22 @@ void CheckCu(int result, const char* call) {
                                 std::to_string(result) + (text ? std::string(", ") + text : "") + ")");
 }
 
+int AttributeOf(int device, CuDeviceAttribute attribute) {
+  int value = 0;
+  KEVIN_CU(DeviceGetAttribute, &value, attribute, device);
+  return value;
+}
+
+std::string PciBusOf(int device) {
+  char bus[32] = {};
+  KEVIN_CU(DeviceGetPCIBusId, bus, sizeof(bus), device);
+  return bus;
+}
+
+DeviceMemoryBytes MemoryOfDevice() {
+  DeviceMemoryBytes bytes;
+  KEVIN_CU(MemGetInfo, &bytes.free, &bytes.total);
+  return bytes;
+}
+
 }  // namespace kevin

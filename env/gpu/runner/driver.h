@@ -150,4 +150,12 @@ const Driver& Cu();  // after LoadDriver()
 void CheckCu(int result, const char* call);
 #define KEVIN_CU(call, ...) ::kevin::CheckCu(::kevin::Cu().call(__VA_ARGS__), "cu" #call)
 
+// These throw DriverError.
+int AttributeOf(int device, CuDeviceAttribute attribute);
+std::string PciBusOf(int device);  // "0000:18:00.0"
+struct DeviceMemoryBytes {
+  size_t free = 0, total = 0;
+};
+DeviceMemoryBytes MemoryOfDevice();  // of the current context
+
 }  // namespace kevin

@@ -16,19 +16,13 @@ constexpr int kScrubThreads = 1024;
 constexpr std::chrono::milliseconds kGateLook{500}, kEarlyGateLook{50};
 constexpr int kLateBeforeEarly = 2;
 
-int Attribute(int device, CuDeviceAttribute attribute) {
-  int value = 0;
-  KEVIN_CU(DeviceGetAttribute, &value, attribute, device);
-  return value;
-}
-
 }  // namespace
 
 Stopwatch::Stopwatch(const StopwatchOptions& options)
     : options_(options),
-      flush_(2 * static_cast<size_t>(Attribute(options.device, kCuL2Bytes)) + (size_t{8} << 20)),
-      multiprocessors_(Attribute(options.device, kCuMultiprocessors)),
-      scrub_bytes_(Attribute(options.device, kCuSharedBytesPerBlockOptin)) {
+      flush_(2 * static_cast<size_t>(AttributeOf(options.device, kCuL2Bytes)) + (size_t{8} << 20)),
+      multiprocessors_(AttributeOf(options.device, kCuMultiprocessors)),
+      scrub_bytes_(AttributeOf(options.device, kCuSharedBytesPerBlockOptin)) {
   KEVIN_CU(EventCreate, &prepared_, 0);
   KEVIN_CU(EventCreate, &start_, 0);
   KEVIN_CU(EventCreate, &end_, 0);
