@@ -23,7 +23,7 @@ bool IsWanted(const RejudgeRequest& request, const std::string& problem) {
 }
 
 bool IsMeasuredNow(const EvaluationRecord& e) { return e.correct && e.speedup.has_value(); }
-bool IsNew(const EvaluationRecord& e) { return e.rules_version >= kSecurityRulesVersion; }
+bool IsNew(const EvaluationRecord& e) { return !IsDoubtful(e); }
 
 const TurnRecord* TurnOf(const std::vector<TurnRecord>& turns, int number) {
   const auto found =
@@ -56,7 +56,7 @@ class Rejudge {
   RejudgeEnd Run() {
     const RejudgePlan plan = Plan();
     if (hooks_.on_plan) hooks_.on_plan(plan);
-    for (const OldVerdict& verdict : plan.verdicts) {
+    for (const DoubtfulVerdict& verdict : plan.verdicts) {
       if (IsAskedToEnd()) break;
       if (JudgeAgain(verdict)) Settle(verdict);
     }
@@ -72,7 +72,7 @@ class Rejudge {
 
   RejudgePlan Plan() {
     RejudgePlan plan;
-    for (OldVerdict& verdict : store_.OldVerdicts()) {
+    for (DoubtfulVerdict& verdict : store_.DoubtfulVerdicts()) {
       std::string why_not;
       if (!IsWanted(request_, verdict.problem)) continue;
       if (verdict.speedup == 0 && !request_.failures) {
@@ -91,7 +91,7 @@ class Rejudge {
     return plan;
   }
 
-  bool IsOfThisDevice(const OldVerdict& verdict) const {
+  bool IsOfThisDevice(const DoubtfulVerdict& verdict) const {
     const EnvironmentFacts& facts = environment_.Facts();
     return DeviceModel(verdict.device) == DeviceModel(facts.device) &&
            std::find(facts.kinds.begin(), facts.kinds.end(), verdict.kind) != facts.kinds.end();
@@ -121,7 +121,7 @@ class Rejudge {
   }
 
   // False: it stays as it was.
-  bool JudgeAgain(const OldVerdict& verdict) {
+  bool JudgeAgain(const DoubtfulVerdict& verdict) {
     const auto start = std::chrono::steady_clock::now();
     const std::optional<TurnRecord> turn = store_.LoadTurn(verdict.episode, verdict.turn);
     if (!turn) return false;
@@ -147,7 +147,7 @@ class Rejudge {
     return true;
   }
 
-  Judge JudgeFor(const Problem& problem, const EvaluateOptions& options, const OldVerdict& verdict) {
+  Judge JudgeFor(const Problem& problem, const EvaluateOptions& options, const DoubtfulVerdict& verdict) {
     Judge judge(problem, environment_, store_, options, {0, 0}, 0, stop_);
     if (hooks_.on_phase)
       judge.set_on_phase([this, verdict](const std::string& phase) { hooks_.on_phase(verdict, phase); });
@@ -155,7 +155,7 @@ class Rejudge {
   }
 
   // Runs `work`. An Error of the environment is reported; false then.
-  bool Try(const OldVerdict& verdict, const std::function<bool()>& work) {
+  bool Try(const DoubtfulVerdict& verdict, const std::function<bool()>& work) {
     try {
       const bool is_done = work();
       errors_in_a_row_ = 0;
@@ -190,7 +190,7 @@ class Rejudge {
            turn->evaluation.speedup->value > *episode.best_speedup;
   }
 
-  void Settle(const OldVerdict& verdict) { Settle(verdict.episode, verdict.turn); }
+  void Settle(const DoubtfulVerdict& verdict) { Settle(verdict.episode, verdict.turn); }
 
   void Settle(const std::string& id, int judged) {
     const EpisodeRecord episode = store_.FindEpisode(id);
@@ -220,7 +220,7 @@ class Rejudge {
   // interrupted, or the environment failed; then nothing is stored.
   bool Confirm(const EpisodeRecord& episode, const std::vector<TurnRecord>& turns, const TurnRecord& turn,
                const TurnRecord* rival, std::optional<Confirmed>* confirmed) {
-    OldVerdict verdict;
+    DoubtfulVerdict verdict;
     verdict.episode = episode.id, verdict.turn = turn.turn, verdict.problem = episode.problem;
     verdict.problem_hash = episode.problem_hash, verdict.device = episode.device;
     verdict.kind = turn.evaluation.kind;

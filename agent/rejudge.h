@@ -1,10 +1,10 @@
 #pragma once
-// `kevin db rejudge`: evaluates again the candidates whose verdicts were given under rules from before the last
-// security fix (trajectories/old_verdicts.h), and lets the new verdicts supersede the old ones. The old rows stay.
+// `kevin db rejudge`: evaluates again the candidates whose verdicts are doubtful (trajectories/doubtful_verdicts.h: old
+// rules, or a time beside another process), and lets the new verdicts supersede the old ones. The old rows stay.
 //
 // Order: the fastest turn of each episode, then the other measured turns, then (if asked) the failures; the faster the
 // earlier. Equal questions are judged once, for all turns that asked them. Where an episode's best_speedup came from an
-// old confirmation, its best turn is confirmed anew (journal.h: ConfirmWinner) once the verdict on it is new.
+// doubtful confirmation, its best turn is confirmed anew (journal.h: ConfirmWinner) once the verdict on it is new.
 //
 // Each verdict is one transaction. What was done is known from the database alone: a further start does the rest,
 // also after kill -9.
@@ -28,9 +28,9 @@ struct RejudgeRequest {
   int64_t limit = 0;                  // the most candidates; 0: all
 };
 
-// The old verdicts of a database, as this machine and the request divide them.
+// The doubtful verdicts of a database, as this machine and the request divide them.
 struct RejudgePlan {
-  std::vector<OldVerdict> verdicts;            // to judge, in order
+  std::vector<DoubtfulVerdict> verdicts;       // to judge, in order
   int64_t left = 0;                            // beyond the limit
   int64_t failures = 0;                        // not asked for
   std::map<std::string, int64_t> elsewhere;    // candidates by the device that they belong to
@@ -40,7 +40,7 @@ struct RejudgePlan {
 
 // One candidate that was judged again.
 struct Rejudgement {
-  OldVerdict before;
+  DoubtfulVerdict before;
   EvaluationRecord now;
   int64_t number = 0;        // from 1
   bool contradicts = false;  // it was measured before, and is not now
@@ -49,9 +49,9 @@ struct Rejudgement {
 
 struct RejudgeHooks {
   std::function<void(const RejudgePlan&)> on_plan;
-  std::function<void(const OldVerdict&, const std::string& phase)> on_phase;
-  std::function<void(const Rejudgement&)> on_verdict;                         // stored
-  std::function<void(const OldVerdict&, const std::string& error)> on_error;  // stays as it was
+  std::function<void(const DoubtfulVerdict&, const std::string& phase)> on_phase;
+  std::function<void(const Rejudgement&)> on_verdict;                              // stored
+  std::function<void(const DoubtfulVerdict&, const std::string& error)> on_error;  // stays as it was
 };
 
 struct RejudgeEnd {

@@ -66,7 +66,7 @@ struct Evaluation {
   std::optional<double> own_share;  // the share of the work that its own kernels did, 0 to 1
   // Of a candidate in Python on a GPU: a call on the GPU alone, by the profiler of a process that ran the candidate.
   std::optional<double> device_us;
-  bool shared_gpu = false;  // another process computed on the GPU while it was held
+  bool shared_gpu = false;  // another process computed on the GPU during the measurement that stands
   // SHA-256 of the machine code with its launches and of all parts of `key` except the text: two texts with
   // equal machine keys are one kernel. Empty: unknown.
   std::string machine_key;

@@ -86,6 +86,8 @@ DEFENCES = [
      "std::to_string(kRulesVersion)", "std::to_string(0)", "verdict_test", '"a verdict under older rules*"'),
     ("contradiction", "stored verdicts are checked again", "agent/judge.cc",
      "if (!Draw(rates_.cached, turn, candidate)) return {cached", "return {cached", "agent_test", '"cached verdicts*"'),
+    ("disturbed", "times beside another process are left out of reports and training", "trajectories/doubtful_verdicts.cc",
+     "turn.correct && turn.shared_gpu;", "false;", "trajectories_test", '"a time that was taken beside*"'),
     ("shared", "times beside another process stand for no other", "agent/judge.cc", "if (stored->shared_gpu) return false;", "",
      "agent_test", '"a time that was taken while*"'),
     # --- GPU, without one ---
@@ -101,6 +103,10 @@ DEFENCES = [
     # --- Compiler, sandbox, lock ---
     ("library", "size of a library", "env/cpu/compile.cc", "bytes > static_cast<uintmax_t>(kMaxLibraryBytes)", "false",
      "compile_test", '"a library beyond*"', ("env/cpu/compile.cc", "file_mb};", "4096};")),
+    ("usage", "processes and files of a build in Python", "env/python/python_kind.cc", "UsageLimitsOfScript(work));", "{});",
+     "modelnew_test", '"bad input*"'),
+    ("baseline", "a reference that runs in Python is in a sandbox", "env/python/torch_compile.cc",
+     "if (!request.sandboxed) return", "return", "torch_compile_test", '"a reference in Python*"'),
     ("home", "a compiler's folders open no home", "env/cpu/find_compiler.cc", "if (!holds_home && path", "if ((true || !holds_home) && path",
      "compile_test",
      '"a compiler that names the home*"'),

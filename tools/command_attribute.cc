@@ -25,7 +25,8 @@ struct AttributeOptions {
   std::string database = "kevin.db";
   std::vector<std::string> runs;
   std::string name;  // empty: the scheme's
-  bool accept_old_verdicts = false, json = false;
+  bool json = false;
+  AcceptedVerdicts accept;
 };
 
 constexpr const char* kAttributeExamples = R"(Examples:
@@ -117,9 +118,8 @@ int RunAttribute(const AttributeOptions& options) {
   std::vector<std::string> runs;
   for (const std::string& prefix : options.runs) runs.push_back(FindRunId(all, prefix, options.database));
   Figures figures = store.LoadFigures(runs);
-  std::string left_out;
-  if (!options.accept_old_verdicts)
-    left_out = LeftOutText(LeaveOutOldVerdicts(LeaveOut::kEpisodes, &figures), {options.database});
+  const std::string left_out =
+      LeftOutText(LeaveOutDoubtful(LeaveOut::kEpisodes, options.accept, &figures), {options.database});
   const Unfinished left = NeedsLaterTurns(scheme) ? LeaveOutUnfinished(&figures) : Unfinished{};
   const std::string unfinished = UnfinishedText(left);
   if (runs.empty()) {
@@ -161,7 +161,7 @@ void AddAttributeCommand(CLI::App& app, Action* action) {
   command
       ->add_option("--run", options->runs, "Only this run (may be repeated): id, unique beginning, or latest")
       ->allow_extra_args(false);
-  AddAcceptOldVerdicts(command, &options->accept_old_verdicts);
+  AddAcceptedVerdicts(command, &options->accept);
   command->add_flag("--json", options->json, "One JSON object a line");
   command->callback([options, action] { *action = [options] { return RunAttribute(*options); }; });
 }

@@ -25,7 +25,8 @@ struct RejudgeOptions {
 };
 
 constexpr const char* kRejudgeExamples = R"(Examples:
-  kevin db rejudge kevin.db                              all that was measured under older rules, winners first
+  kevin db rejudge kevin.db                              all that was measured under older rules or beside another
+                                                         process on the GPU, winners first
   kevin db rejudge kevin.db --limit 100                  the first hundred; the next start goes on after them
   kevin db rejudge kevin.db --problem level1/19 --problem level2/
   kevin db rejudge kevin.db --device cuda:0 --json       on a GPU; one JSON object a candidate on stdout
@@ -59,7 +60,7 @@ std::optional<Problem> FindProblemOf(Store& store, const ProblemSet& installed, 
 
 std::string OneLine(const std::string& text) { return Clip(PrintableLine(text), 300); }
 
-std::string WasText(const OldVerdict& verdict) {
+std::string WasText(const DoubtfulVerdict& verdict) {
   return verdict.speedup > 0 ? fmt::format("{:.3f}x", verdict.speedup) : verdict.outcome;
 }
 
@@ -101,17 +102,17 @@ class RejudgeRun {
   RejudgeHooks Hooks() {
     RejudgeHooks hooks;
     hooks.on_plan = [this](const RejudgePlan& plan) { Announce(plan); };
-    hooks.on_phase = [this](const OldVerdict& verdict, const std::string& phase) {
+    hooks.on_phase = [this](const DoubtfulVerdict& verdict, const std::string& phase) {
       progress_.Phase(Place(verdict) + "  " + phase);
     };
     hooks.on_verdict = [this](const Rejudgement& done) { Show(done); };
-    hooks.on_error = [this](const OldVerdict& verdict, const std::string& error) {
+    hooks.on_error = [this](const DoubtfulVerdict& verdict, const std::string& error) {
       progress_.Line(fmt::format("{}: not judged: {}", Place(verdict), OneLine(error)));
     };
     return hooks;
   }
 
-  static std::string Place(const OldVerdict& verdict) {
+  static std::string Place(const DoubtfulVerdict& verdict) {
     return OneLine(fmt::format("{} {} turn {}", verdict.problem, verdict.episode, verdict.turn));
   }
 
@@ -184,7 +185,8 @@ class RejudgeRun {
 
 void AddRejudgeCommand(CLI::App& app, Action* action) {
   auto options = std::make_shared<RejudgeOptions>();
-  CLI::App* command = app.add_subcommand("rejudge", "Evaluate again what was judged under older rules");
+  CLI::App* command = app.add_subcommand(
+      "rejudge", "Evaluate again what was judged under older rules, or timed beside another process");
   command->footer(kRejudgeExamples);
   command->add_option("file,--db", options->database, "The database")->capture_default_str();
   command

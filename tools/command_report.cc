@@ -64,7 +64,7 @@ int RunReport(const ReportOptions& options) {
     PrintFormat(stderr, "left out    {}, {} episode{}: {} (--inadmissible counts them)\n", one.id,
                 one.episodes, one.episodes == 1 ? "" : "s", one.reason);
   }
-  if (!chosen.old_verdicts.empty()) PrintFormat(stderr, "left out    {}\n", chosen.old_verdicts);
+  if (!chosen.doubtful_verdicts.empty()) PrintFormat(stderr, "left out    {}\n", chosen.doubtful_verdicts);
   if (options.json) {
     for (const Json& event : ReportEvents(report)) Print(stdout, ToLine(event));
   } else {
@@ -91,7 +91,7 @@ void AddOptions(CLI::App* command, ReportOptions* o) {
   command->add_option("--problems", o->request.problems, "Only problems whose ids begin so: level1/");
   command->add_flag("--inadmissible", o->request.inadmissible,
                     "Also problems that do not count, because incorrect answers pass on them");
-  AddAcceptOldVerdicts(command, &o->request.accept_old_verdicts);
+  AddAcceptedVerdicts(command, &o->request.accept);
   command
       ->add_option("--confidence", o->bootstrap.confidence,
                    "Confidence of the means' intervals (a kernel's own is 0.99)")

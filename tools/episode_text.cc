@@ -15,6 +15,7 @@
 #include "env/printable.h"
 #include "env/verdict/words.h"
 #include "tools/report/format.h"
+#include "trajectories/doubtful_verdicts.h"
 
 namespace kevin {
 namespace {
@@ -54,14 +55,18 @@ std::string ErrorCell(const EvaluationRecord& e) {
   return Clip(e.reason, kMaxCellBytes);
 }
 
-bool IsOld(const EvaluationRecord& e) { return e.rules_version < kSecurityRulesVersion; }
-
 std::string RulesText(const EvaluationRecord& e) {
-  if (!IsOld(e)) return std::to_string(e.rules_version);
+  if (!IsOfOlderRules(e.rules_version)) return std::to_string(e.rules_version);
   return fmt::format(
       "{}, older than the last security fix ({}): left out of reports and training; `kevin db rejudge` "
       "evaluates it again",
       e.rules_version, kSecurityRulesVersion);
+}
+
+std::string SharedText(const EvaluationRecord& e) {
+  if (!e.shared_gpu) return "";
+  return "another process computed on it during the measurement: left out of reports and training; `kevin db rejudge` "
+         "evaluates it again";
 }
 
 // Measured on the machine, with the shares that were reached.
@@ -126,6 +131,7 @@ std::string EvaluationText(const EvaluationRecord& e) {
                          : "");
   facts.Add("score", fmt::format("{:.4g}", e.score));
   facts.Add("rules version", RulesText(e));
+  facts.Add("GPU", SharedText(e));
   facts.Add("conditions",
             fmt::format("{}, inputs {}, {}, {}, isolation {}", Dash(e.workload.size), Dash(e.workload.inputs),
                         Dash(e.workload.precision), Dash(e.device), Dash(e.isolation)));
@@ -178,7 +184,9 @@ std::string TurnTable(const std::vector<TurnRecord>& turns) {
   for (const TurnRecord& t : turns) {
     const EvaluationRecord& e = t.evaluation;
     rows.push_back({t.turn == 0 ? "start" : std::to_string(t.turn),
-                    e.outcome + (e.cached_from.empty() ? "" : " (cached)") + (IsOld(e) ? " (old rules)" : ""),
+                    e.outcome + (e.cached_from.empty() ? "" : " (cached)") +
+                        (IsOfOlderRules(e.rules_version) ? " (old rules)" : "") +
+                        (e.shared_gpu ? " (shared GPU)" : ""),
                     Dash(RatioCell(e.speedup)), Dash(AgainstBestCell(e)), Dash(Number(e.gb_per_s)),
                     Dash(ErrorCell(e)), Clip(t.summary, kMaxCellBytes)});
   }

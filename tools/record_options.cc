@@ -59,11 +59,17 @@ void Override(const std::optional<double>& value, double* target) {
 
 }  // namespace
 
-CLI::Option* AddAcceptOldVerdicts(CLI::App* command, bool* accept) {
-  return command->add_flag(
-      "--accept-old-verdicts", *accept,
+void AddAcceptedVerdicts(CLI::App* command, AcceptedVerdicts* accept, const std::string& group) {
+  CLI::Option* const old = command->add_flag(
+      "--accept-old-verdicts", accept->old,
       "Keep verdicts given under rules from before the last security fix, which false results could "
       "pass (default: left out, counted; kevin db rejudge evaluates them again)");
+  CLI::Option* const shared = command->add_flag(
+      "--accept-shared-gpu", accept->shared_gpu,
+      "Keep speed-ups that were timed while another process computed on the GPU (default: left "
+      "out, counted; kevin db rejudge evaluates them again)");
+  if (group.empty()) return;
+  old->group(group), shared->group(group);
 }
 
 void AddSchemeOptions(CLI::App* command, SchemeOptions* o) {

@@ -20,8 +20,9 @@ namespace kevin {
 std::string FindRunId(const std::vector<RunFigures>& runs, const std::string& prefix,
                       const std::string& database);
 
-// --accept-old-verdicts: keep the verdicts that trajectories/old_verdicts.h leaves out.
-CLI::Option* AddAcceptOldVerdicts(CLI::App* command, bool* accept);
+// --accept-old-verdicts and --accept-shared-gpu: keep verdicts that trajectories/doubtful_verdicts.h leaves out. `group`:
+// the options' heading in --help; empty: the usual one.
+void AddAcceptedVerdicts(CLI::App* command, AcceptedVerdicts* accept, const std::string& group = "");
 
 struct SchemeOptions {
   std::string scheme = "kevin";

@@ -34,7 +34,7 @@ std::vector<BestKernel> BestKernels(Store& store, size_t most) {
       "SELECT problem_hash, size, inputs, precision, tf32, kind, device, candidate, speedup, candidate_us, "
       "episode, turn FROM evaluations "
       "WHERE outcome = 'measured' AND correct = 1 AND superseded_by IS NULL AND cached_from IS NULL "
-      "AND rules_version = ? AND speedup > 0 AND candidate_us > 0 AND candidate IS NOT NULL "
+      "AND rules_version = ? AND shared_gpu = 0 AND speedup > 0 AND candidate_us > 0 AND candidate IS NOT NULL "
       "AND episode IS NOT NULL AND turn IS NOT NULL ORDER BY id");
   row.Bind(kRulesVersion);
   std::map<Question, std::map<std::string, MeasuredText>> questions;

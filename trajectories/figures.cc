@@ -48,12 +48,19 @@ struct VerdictRow {
   bool compiled, correct;
   double speedup, log_se, score;
   int rules_version;
+  bool shared_gpu;
 };
-constexpr char kVerdictColumns[] = "outcome, compiled, correct, speedup, log_se, score, rules_version";
+constexpr char kVerdictColumns[] =
+    "outcome, compiled, correct, speedup, log_se, score, rules_version, shared_gpu";
 VerdictRow ReadVerdict(const Statement& row, int first) {
-  return {OutcomeFromName(row.Text(first)),        row.Integer(first + 1) != 0,   row.Integer(first + 2) != 0,
-          RealOrUnknown(row, first + 3),           RealOrUnknown(row, first + 4), row.Real(first + 5),
-          static_cast<int>(row.Integer(first + 6))};
+  return {OutcomeFromName(row.Text(first)),
+          row.Integer(first + 1) != 0,
+          row.Integer(first + 2) != 0,
+          RealOrUnknown(row, first + 3),
+          RealOrUnknown(row, first + 4),
+          row.Real(first + 5),
+          static_cast<int>(row.Integer(first + 6)),
+          row.Integer(first + 7) != 0};
 }
 
 class Loader {
@@ -168,7 +175,7 @@ class Loader {
     while (row.Step()) {
       EpisodeFigures* episode = EpisodeOf(row.Text(0));
       if (episode == nullptr) continue;
-      episode->device_s += row.IsNull(16) ? 0 : row.Real(16);
+      episode->device_s += row.IsNull(17) ? 0 : row.Real(17);
       const std::string purpose = row.Text(2);
       const auto number = static_cast<int32_t>(row.Integer(1));
       // The confirmation behind best_speedup is the one with its number.
@@ -176,6 +183,7 @@ class Loader {
           (std::isnan(episode->best_log_se) || row.Real(8) == episode->best_speedup)) {
         episode->best_log_se = RealOrUnknown(row, 9);
         episode->best_rules_version = static_cast<int>(row.Integer(11));
+        episode->best_shared_gpu = row.Integer(12) != 0;
       }
       if (purpose != "turn" && purpose != "start") continue;
       if (TurnFigures* turn = TurnOf(*episode, number)) Fill(row, turn);
@@ -206,8 +214,9 @@ class Loader {
     turn->outcome = verdict.outcome, turn->compiled = verdict.compiled, turn->correct = verdict.correct;
     turn->speedup = verdict.speedup, turn->log_se = verdict.log_se, turn->score = verdict.score;
     turn->rules_version = static_cast<int16_t>(verdict.rules_version);
-    turn->compile_s = row.Real(12), turn->verify_s = row.Real(13), turn->measure_s = row.Real(14);
-    turn->wait_s = row.Real(15);
+    turn->shared_gpu = verdict.shared_gpu;
+    turn->compile_s = row.Real(13), turn->verify_s = row.Real(14), turn->measure_s = row.Real(15);
+    turn->wait_s = row.Real(16);
   }
 
   Database& database_;

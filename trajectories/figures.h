@@ -40,6 +40,7 @@ struct TurnFigures {
   bool cached = false;   // repeats an earlier verdict
   bool cut_off = false;  // stop_reason 'length'
   ReplyForm reply_form = ReplyForm::kUnknown;
+  bool shared_gpu = false;    // another process computed on the GPU during its measurement
   int16_t rules_version = 1;  // of the rules that gave the verdict
   double speedup = kNotKnown, log_se = kNotKnown;
   double score = 0;  // the raw reward
@@ -55,6 +56,7 @@ struct EpisodeFigures {
   int best_turn = -1;                                        // confirmed winner; -1: none
   double best_speedup = kNotKnown, best_log_se = kNotKnown;  // from its confirmation
   int best_rules_version = 0;                                // of that; 0: the confirmation is not known
+  bool best_shared_gpu = false;                              // of that, as in TurnFigures
   double seconds = 0;
   double device_s = 0;  // that a GPU was held, confirmations and audits included; 0: none or unknown
   // Requests to servers, also those of turns that failed. cost_usd: of those whose cost is known.

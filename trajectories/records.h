@@ -134,7 +134,7 @@ struct EvaluationRecord : OutcomeFields {
   std::optional<double> peak_gb_per_s, peak_gflop_per_s;  // the device's own, measured
   std::optional<double> device_s;                         // how long the GPU was held
   std::string machine_key;                                // equal for equal machine code; empty: unknown
-  bool shared_gpu = false;                                // another process computed on the GPU at the time
+  bool shared_gpu = false;                                // as in Evaluation
   int rules_version = kRulesVersion;                      // of the rules that gave the verdict
   std::string backend;                                    // as in Evaluation, of a candidate in Python
   std::optional<double> own_share;                        // as in Evaluation

@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "env/error.h"
+#include "trajectories/doubtful_verdicts.h"
 #include "trajectories/figures.h"
-#include "trajectories/old_verdicts.h"
 #include "trajectories/records.h"
 
 namespace kevin {
@@ -140,10 +140,10 @@ class Store {
   // All verdicts under this key that nothing overrides yet, of any purpose; ids, latest first.
   std::vector<std::string> VerdictsUnderKey(const std::string& key);
 
-  // --- Verdicts under older rules (old_verdicts.h) ---
+  // --- Verdicts under older rules (doubtful_verdicts.h) ---
   // Those that stand and are older than kSecurityRulesVersion, each key once: the fastest turns of the episodes first,
   // then the other measured ones, each by speed-up from the largest down, then the failures. Reads every evaluation.
-  std::vector<OldVerdict> OldVerdicts();
+  std::vector<DoubtfulVerdict> DoubtfulVerdicts();
   // Episodes that ended with a best_speedup and have no confirmation of it under newer rules; ids, in order.
   std::vector<std::string> EpisodesToConfirm();
 

@@ -203,7 +203,7 @@ LearnTurns SampledTraining::TurnsOf(const std::vector<std::string>& runs) const 
   LearnRequest request;
   request.sources = {{request_.database, runs}};
   request.scheme = request_.scheme;
-  request.accept_old_verdicts = true;
+  request.accept = {true, true};
   request.may_be_empty = true;  // where all episodes are parked
   return LearnTurns(request);
 }

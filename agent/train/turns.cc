@@ -163,7 +163,7 @@ LearnTurns::LearnTurns(const LearnRequest& request) {
     auto source = std::make_unique<Source>(Source{Store::Open(one.database, OpenMode::kRead), {}});
     source->figures = source->store.LoadFigures(one.runs);
     databases.push_back(one.database);
-    if (!request.accept_old_verdicts) left_out += LeaveOutOldVerdicts(request.leave_out, &source->figures);
+    left_out += LeaveOutDoubtful(request.leave_out, request.accept, &source->figures);
     LeaveOutEpisodes(request, &source->figures);
     sources_.push_back(std::move(source));
     Add(request, *sources_.back());

@@ -40,8 +40,8 @@ struct LearnRequest {
   std::vector<std::string> left_out;  // problem ids that are not learnt from
   std::vector<std::string> held_out;  // problem ids of the evaluation: an error if one of them occurs
   Scheme scheme;
-  bool may_be_empty = false;         // no turn is no error
-  bool accept_old_verdicts = false;  // also those that trajectories/old_verdicts.h leaves out
+  bool may_be_empty = false;  // no turn is no error
+  AcceptedVerdicts accept;    // of doubtful ones
   // Of them, whole episodes are left out, because returns need all turns; for answers only the turns.
   // Unfinished episodes (not "done") are then left out too, unless the filter names states: a turn's return would
   // count their missing turns as 0.

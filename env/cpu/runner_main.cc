@@ -153,7 +153,7 @@ bool HidesFiles(const SandboxLayers& layers) {
   return !lacks("seccomp") && !(lacks("root folder") && lacks("Landlock"));
 }
 
-// exec [--work DIR] [--show PATH]... [--memory-mb N] [--cpu-s N] [--file-mb N] [--strict 1] -- PROGRAM ARGS...
+// exec [--work DIR] [--show PATH]... [--memory-mb N] [--cpu-s N] [--file-mb N] [--strict 1] [--gpu 1] -- PROGRAM ARGS...
 int Exec(bool namespaces, const std::vector<std::string>& arguments) {
   SandboxOptions sandbox;
   sandbox.profile = SandboxProfile::kCompiler;
@@ -167,6 +167,7 @@ int Exec(bool namespaces, const std::vector<std::string>& arguments) {
     if (arguments[i] == "--memory-mb") sandbox.max_memory_bytes = std::stoll(value) << 20;
     if (arguments[i] == "--cpu-s") sandbox.cpu_limit_s = std::stoll(value);
     if (arguments[i] == "--strict") strict = true;
+    if (arguments[i] == "--gpu") sandbox.profile = SandboxProfile::kGpuPythonBuild;
     if (arguments[i] == "--file-mb") sandbox.max_file_bytes = std::stoll(value) << 20;
   }
   std::vector<char*> argv;

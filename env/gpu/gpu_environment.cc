@@ -280,7 +280,7 @@ Evaluation DeviceEnvironment::EvaluateShape(const Problem& problem, const Candid
   request["call_timeout_s"] = options_.limits.call_timeout_s;
   const json result = evaluator_.AskOrThrow(request, options.on_phase, options.stop, &evaluation.wait_s);
   TakeJudgeResult(result, options_.limits.max_log_bytes, &evaluation);
-  if (evaluation.shared_gpu) SayShared(result.at("others"));
+  if (const std::string others = result.at("others"); !others.empty()) SayShared(others);
   if (options.screen) return evaluation;
   if (std::holds_alternative<Measured>(evaluation.outcome)) AddCeilings(options.stop, &evaluation);
   if (std::holds_alternative<Crashed>(evaluation.outcome))
@@ -371,9 +371,9 @@ void DeviceEnvironment::SayShared(const std::string& others) {
   if (said_shared_.exchange(true)) return;
   fmt::print(
       stderr,
-      "kevin: another process computes on cuda:{}: {}. What it disturbs is measured again; evaluations "
-      "during which it computed are marked `shared_gpu`. For times without doubt end it, or use another "
-      "GPU with --device cuda:N.\n",
+      "kevin: another process computes on cuda:{}: {}. What it disturbs is measured again; where it never "
+      "ends, the evaluation is marked `shared_gpu`, and train and report leave it out. For times without "
+      "doubt end it, or use another GPU with --device cuda:N.\n",
       gpu_.index, others);
 }
 

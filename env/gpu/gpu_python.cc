@@ -160,7 +160,7 @@ std::string GpuPython::Evaluate(const Problem& problem, const Candidate& candida
   }
   const json result = evaluator_.AskOrThrow(request, options.on_phase, options.stop, &evaluation->wait_s);
   TakeJudgeResult(result, options_.environment.limits.max_log_bytes, evaluation);
-  return evaluation->shared_gpu ? result.at("others").get<std::string>() : "";
+  return result.at("others");
 }
 
 std::optional<Diagnosis> GpuPython::Diagnose(const Problem& problem, const Candidate& candidate,

@@ -112,7 +112,7 @@ PythonImporter::PythonImporter(std::function<void(const std::string&)> on_phase,
       stop_(stop),
       sandbox_(std::move(sandbox)),
       script_(std::move(script)),
-      python_(FindPythonTorch(script_, {"kevin import", false})) {
+      python_(FindPythonTorch({"kevin import", false})) {
   std::error_code error;
   for (const fs::path& path : sandbox_.allow_read) {
     if (!fs::exists(path, error))

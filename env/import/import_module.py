@@ -6,7 +6,6 @@
                                  "distribution": null or a name, "small": null or {symbol: number}, and "dynamic":
                                  null or a list of {"name": symbol or "input.dimension", "low", "high"}, and "shapes":
                                  null or a list of {"set": name, "symbols": {symbol: number}, "weight": number}
-    import_module.py --version   answers {"torch": version, "folders": [...]} without importing torch
 
 Answers are lines: {"phase": ...} during the work, then either the parts or {"error": reason, "next": next step}. Each
 job runs in a process of its own, so that a file cannot change Python or torch for the next one.
@@ -17,30 +16,9 @@ import importlib.machinery
 import importlib.util
 import json
 import os
-import runpy
 import sys
 
 PACKAGE = "kevin_importer"  # the files beside this one, under a name that no user's file has
-
-
-def describe_version():
-    spec = importlib.util.find_spec("torch")
-    if spec is None or not spec.submodule_search_locations:
-        return {"error": "this Python has no torch", "machine": True}
-    version = runpy.run_path(os.path.join(spec.submodule_search_locations[0], "version.py"))
-    return {"torch": version["__version__"], "cuda": version.get("cuda"), "folders": folders()}
-
-
-def folders():
-    """What this Python imports from, and where the interpreter is: what it reads in a sandbox."""
-    found, program = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path], sys.executable
-    while True:
-        found.append(os.path.dirname(program))
-        if not os.path.islink(program):
-            break
-        program = os.path.join(os.path.dirname(program), os.readlink(program))
-    found += [os.path.realpath(folder) for folder in found]
-    return sorted({os.path.normpath(folder) for folder in found if os.path.isabs(folder) and os.path.exists(folder)})
 
 
 def part(name):
@@ -71,9 +49,6 @@ def main():
     def say(message):
         print(json.dumps(message), file=answers, flush=True)
 
-    if "--version" in sys.argv:
-        say(describe_version())
-        return
     sys.dont_write_bytecode = True  # not beside an installed script or a user's file
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]

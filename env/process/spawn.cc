@@ -297,7 +297,8 @@ std::string DescribeStatus(int status) {
 
 // --- Running a process to its end ---
 
-Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit, const std::atomic<bool>* stop) {
+Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit, const std::atomic<bool>* stop,
+             const UsageLimits& usage) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     throw Error(ExitCode::kBroken, std::string("cannot make a pipe: ") + std::strerror(errno));
@@ -306,6 +307,8 @@ Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit, const std::atom
   spawn.descriptors = {{write_end.get(), STDOUT_FILENO}, {write_end.get(), STDERR_FILENO}};
   ChildProcess child = Spawn(spawn);
   write_end.Reset();
+  UsageWatch watch(child.pid(), usage);
+  const bool looks = stop != nullptr || usage.tasks > 0 || !usage.folder.empty();
   Ran ran;
   const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_s);
   for (;;) {
@@ -319,9 +322,13 @@ Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit, const std::atom
       child.Kill();
       throw Error(ExitCode::kInterrupted, "interrupted while a program ran");
     }
+    if (ran.exceeded = watch.Exceeded(); !ran.exceeded.empty()) {
+      child.Kill();
+      return ran;
+    }
     pollfd ready{read_end.get(), POLLIN, 0};
     const int wait_ms = static_cast<int>(left_s * 1000) + 1;
-    if (poll(&ready, 1, stop == nullptr ? wait_ms : std::min(wait_ms, 100)) == 0) continue;
+    if (poll(&ready, 1, looks ? std::min(wait_ms, 100) : wait_ms) == 0) continue;
     char chunk[65536];
     const ssize_t n = read(read_end.get(), chunk, sizeof(chunk));
     if (n <= 0 && errno != EINTR) break;

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "env/process/usage_watch.h"
+
 namespace kevin {
 
 // --- Programs ---
@@ -99,10 +101,12 @@ struct Ran {
   std::string output;  // stdout and stderr together, the first `limit` bytes
   int status = 0;      // that of waitpid
   bool timed_out = false;
+  std::string exceeded;  // why it was killed for what it took of the machine (UsageWatch); empty: it was not
 };
 
-// Replaces `spawn.descriptors`. Kills the process after timeout_s. Throws Error(kBroken) when it cannot be
-// started, and Error(kInterrupted) when *stop is set meanwhile; `stop` may be null.
-Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit, const std::atomic<bool>* stop = nullptr);
+// Replaces `spawn.descriptors`. Kills the process after timeout_s, and where it is over `usage`. Throws Error(kBroken)
+// when it cannot be started, and Error(kInterrupted) when *stop is set meanwhile; `stop` may be null.
+Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit, const std::atomic<bool>* stop = nullptr,
+             const UsageLimits& usage = {});
 
 }  // namespace kevin

@@ -170,9 +170,10 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
     fs::create_directory(kept);
     WriteFileIn(work, "candidate.py", candidate.source);
     const DeviceLock lock("cpu", options.lock, &compiled.wait_s, options.stop);
-    Ran ran = RunToEnd(BuildProcess(setup, candidate.kind, headers, options, cuda_architecture, work),
-                       options.patience * PythonBuildLimit_s(options.limits),
-                       static_cast<size_t>(options.limits.max_log_bytes), options.stop);
+    Ran ran =
+        RunToEnd(BuildProcess(setup, candidate.kind, headers, options, cuda_architecture, work),
+                 options.patience * PythonBuildLimit_s(options.limits),
+                 static_cast<size_t>(options.limits.max_log_bytes), options.stop, UsageLimitsOfScript(work));
     const int own_status = !TakeImported(&ran.output) && WIFEXITED(ran.status) ? WEXITSTATUS(ran.status) : 0;
     if (ran.timed_out || WasKilled(ran)) {
       compiled.log = Printable(ran.output);
@@ -186,7 +187,9 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
       throw Error(ExitCode::kMachine, setup.python + ": " + Printable(ran.output), kHowToGetPython);
     std::string log = Printable(ran.output);
     std::error_code error;
-    if (ran.status == 0) {
+    if (!ran.exceeded.empty()) {
+      log += (log.empty() ? "the import was ended: " : "\nthe import was ended: ") + ran.exceeded;
+    } else if (ran.status == 0) {
       fs::rename(work / kLibraryFileName, kept / kLibraryFileName, error);
       if (error) log += "the import ended the process before its end";
     } else if (ran.output.empty() || !WIFEXITED(ran.status) || WEXITSTATUS(ran.status) != kRefused) {

@@ -41,6 +41,8 @@ std::vector<std::string> PythonEnvironment() {
   return environment;
 }
 
+constexpr int64_t kMostFiles = 20'000;
+constexpr int64_t kMostFileBytes = int64_t{8} << 30;
 constexpr int64_t kSandboxMemory_mb = int64_t{1}
                                       << 20;  // addresses: large tensors are reserved and not touched
 
@@ -65,6 +67,7 @@ void PutIntoSandbox(const PythonSandbox& sandbox, SpawnOptions* spawn) {
     box.shown.emplace_back(path);
   std::vector<std::string> argv = CompilerCommand(box);
   argv.insert(argv.end() - 1, {"--strict", "1"});
+  if (sandbox.gpu) argv.insert(argv.end() - 1, {"--gpu", "1"});
   argv.insert(argv.end(), spawn->argv.begin(), spawn->argv.end());
   spawn->argv = std::move(argv);
   std::erase_if(spawn->environment, [](const std::string& entry) { return !IsForPython(entry); });
@@ -84,6 +87,10 @@ std::string ReadSome(int fd) {
 
 }  // namespace
 
+UsageLimits UsageLimitsOfScript(const std::filesystem::path& work) {
+  return {MaxCandidateThreads(), work, kMostFiles, kMostFileBytes};
+}
+
 PythonProcess::PythonProcess(const std::vector<std::string>& argv, const PythonSandbox* sandbox) {
   int talk[2], errors[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk) != 0)
@@ -100,6 +107,7 @@ PythonProcess::PythonProcess(const std::vector<std::string>& argv, const PythonS
   spawn.descriptors = {
       {theirs.get(), STDIN_FILENO}, {theirs.get(), STDOUT_FILENO}, {their_errors.get(), STDERR_FILENO}};
   process_ = Spawn(spawn);
+  if (sandbox != nullptr) watch_.emplace(process_.pid(), UsageLimitsOfScript(sandbox->work));
 }
 
 bool PythonProcess::Write(const std::string& line) {
@@ -127,8 +135,13 @@ PythonProcess::Event PythonProcess::Read(double limit_s, std::string* line) {
   while (!TakeLine(line)) {
     const double left_s = std::chrono::duration<double>(deadline - Clock::now()).count();
     if (left_s <= 0) return Event::kTimedOut;
+    if (watch_ && !watch_->Exceeded().empty()) {
+      process_.Kill();
+      return Event::kEnded;
+    }
     std::array<pollfd, 2> waiting{{{socket_.get(), POLLIN, 0}, {errors_.get(), POLLIN, 0}}};
-    poll(waiting.data(), waiting.size(), static_cast<int>(std::min(left_s, 3600.0) * 1000) + 1);
+    const double most_s = watch_ ? std::chrono::duration<double>(kUsageLook).count() : 3600;
+    poll(waiting.data(), waiting.size(), static_cast<int>(std::min(left_s, most_s) * 1000) + 1);
     if (waiting[1].revents != 0) {
       const std::string more = ReadSome(errors_.get());
       if (more.empty()) errors_.Reset();  // poll ignores it from now on
@@ -144,6 +157,7 @@ PythonProcess::Event PythonProcess::Read(double limit_s, std::string* line) {
 }
 
 std::string PythonProcess::DescribeEnd() {
+  if (watch_ && !watch_->Exceeded().empty()) return "was ended: " + watch_->Exceeded();
   int status = 0;
   const bool ended = process_.Wait(kEndLimit_s, &status);
   std::string text = ended ? DescribeStatus(status) : "closed its output and did not end";

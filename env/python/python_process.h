@@ -13,12 +13,18 @@
 namespace kevin {
 
 // What a sandboxed script may do: read the system's folders and `visible`, write to `work`, its home. It has no network,
-// no GPU, and of the environment only what Python and torch read. The sandbox is that of compilers (env/sandbox).
+// of the environment only what Python and torch read, and of the machine no more than UsageLimitsOfScript. The sandbox
+// is that of compilers, with a GPU that of candidates in Python before they are timed (env/sandbox).
 struct PythonSandbox {
   std::filesystem::path work;  // a folder that exists
   std::vector<std::filesystem::path> visible;
   double cpu_limit_s = 3600;  // of each of its processes
+  bool gpu = false;           // it may use the machine's GPUs
 };
+
+// Of code that is built, imported or compiled in `work`: MaxCandidateThreads() tasks (env/sandbox/sandbox.h), 20,000
+// files and 8 GiB.
+UsageLimits UsageLimitsOfScript(const std::filesystem::path& work);
 
 // The script's exit status where its sandbox could not be entered.
 inline constexpr int kNoSandboxStatus = 125;
@@ -34,7 +40,8 @@ class PythonProcess {
   bool Write(const std::string& line);
 
   enum class Event { kLine, kEnded, kTimedOut };
-  // The next line of its output. kTimedOut after `limit_s`; reading may continue.
+  // The next line of its output. kTimedOut after `limit_s`; reading may continue. kEnded also where it is over the
+  // limits of its sandbox, and was killed.
   Event Read(double limit_s, std::string* line);
 
   // After kEnded: its exit status and the last line of its standard error, for an Error.
@@ -47,6 +54,7 @@ class PythonProcess {
 
   Fd socket_, errors_;
   ChildProcess process_;
+  std::optional<UsageWatch> watch_;  // of a sandbox
   std::string output_, error_text_;
   bool lacks_sandbox_ = false;
 };

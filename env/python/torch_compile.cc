@@ -14,6 +14,7 @@
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "env/problem/reference_operators.h"
+#include "env/process/files.h"
 #include "env/process/find_program.h"
 #include "env/process/machine.h"
 #include "env/python/python_process.h"
@@ -82,7 +83,8 @@ class Measurement {
       : request_(request),
         lock_name_(DeviceLock::NameOfGpu(request.gpu.pci_bus)),
         left_s_(request.limit_s),
-        python_({request.python.python.string(), request.script.string()}) {}
+        work_(fs::temp_directory_path(), "kevin-baseline-"),
+        python_(Start(request, work_.path())) {}
 
   // Times or an `error`.
   json Run(const std::string& job) {
@@ -99,12 +101,7 @@ class Measurement {
         if (left_s_ > 0) continue;
         return {{"error", fmt::format("not finished after {:g} s, in phase: {}", request_.limit_s, phase_)}};
       }
-      if (event == PythonProcess::Event::kEnded) {
-        throw Error(ExitCode::kBroken,
-                    fmt::format("{} {}, in phase: {}", request_.python.python.string(), python_.DescribeEnd(),
-                                phase_),
-                    "try again; if it happens again, try torch.compile in Python alone");
-      }
+      if (event == PythonProcess::Event::kEnded) ThrowEnd();
       json answer = ParseAnswer(line);
       if (!answer.contains("phase")) return answer;
       Enter(answer["phase"]);
@@ -112,12 +109,34 @@ class Measurement {
   }
 
  private:
+  static PythonProcess Start(const TorchCompileRequest& request, const fs::path& work) {
+    const std::vector<std::string> argv = {request.python.python.string(), request.script.string()};
+    if (!request.sandboxed) return PythonProcess(argv);
+    PythonSandbox sandbox;
+    sandbox.work = work;
+    sandbox.visible.assign(request.python.folders.begin(), request.python.folders.end());
+    sandbox.visible.push_back(request.script.parent_path());
+    sandbox.cpu_limit_s = request.limit_s * UsableCpus();
+    sandbox.gpu = true;
+    return PythonProcess(argv, &sandbox);
+  }
+
   void Enter(const std::string& phase) {
     phase_ = phase;
     if (request_.on_phase) request_.on_phase(phase);
     if (phase != "measure") return;
     Lock(LockMode::kExclusive);
     python_.Write("go");
+  }
+
+  [[noreturn]] void ThrowEnd() {
+    const std::string how = python_.DescribeEnd();
+    if (python_.LacksSandbox())
+      throw Error(ExitCode::kMachine, "the sandbox for a reference in Python cannot be entered: " + how,
+                  "kevin doctor says what it lacks");
+    throw Error(ExitCode::kBroken,
+                fmt::format("{} {}, in phase: {}", request_.python.python.string(), how, phase_),
+                "try again; if it happens again, try torch.compile in Python alone");
   }
 
   void Lock(LockMode mode) {
@@ -130,6 +149,7 @@ class Measurement {
   double left_s_;
   std::string phase_ = "start Python";
   std::optional<DeviceLock> lock_;
+  const WorkFolder work_;
   PythonProcess python_;  // destroyed before the lock
 };
 
@@ -143,7 +163,7 @@ fs::path TorchCompileScript() {
   return KEVIN_SOURCE_TORCH_COMPILE;
 }
 
-PythonTorch FindPythonTorch(const fs::path& script, const PythonUse& use) {
+PythonTorch FindPythonTorch(const PythonUse& use) {
   const char* next_step = use.cuda ? kHowToGetPython : kHowToGetAnyPython;
   const char* chosen = std::getenv("KEVIN_PYTHON");
   const std::string name = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
@@ -152,7 +172,7 @@ PythonTorch FindPythonTorch(const fs::path& script, const PythonUse& use) {
     throw Error(ExitCode::kMachine, fmt::format("{} needs Python, and there is no {}", use.what, name),
                 next_step);
   }
-  PythonProcess process({python.string(), script.string(), "--version"});
+  PythonProcess process({python.string(), TorchCompileScript().string(), "--version"});
   std::string line;
   switch (process.Read(kVersionLimit_s, &line)) {
     case PythonProcess::Event::kTimedOut:

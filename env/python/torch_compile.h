@@ -18,7 +18,7 @@ namespace kevin {
 struct PythonTorch {
   std::filesystem::path python;
   std::string torch_version;         // "2.11.0+cu130"
-  std::vector<std::string> folders;  // that it imports from, where the script names them
+  std::vector<std::string> folders;  // that it imports from
 };
 
 // ../share/kevin/torch_compile.py beside the program, else the source tree's that it was built from.
@@ -32,8 +32,7 @@ struct PythonUse {
 
 // $KEVIN_PYTHON (a path, or a name on the PATH), else python3 on the PATH. Does not import torch; takes tens
 // of milliseconds. Throws Error(kMachine) if there is no suitable Python.
-PythonTorch FindPythonTorch(const std::filesystem::path& script = TorchCompileScript(),
-                            const PythonUse& use = {});
+PythonTorch FindPythonTorch(const PythonUse& use = {});
 
 struct TorchCompileRequest {
   std::string size = "full";
@@ -43,6 +42,8 @@ struct TorchCompileRequest {
   std::filesystem::path script = TorchCompileScript();
   double limit_s = 900;  // of all work, without waiting for the GPU's lock
   double measure_s = 2;  // of pairs; there are at least 20
+  // The reference is the text of others. False: without a sandbox, for a script that runs none of it.
+  bool sandboxed = true;
   std::function<void(const std::string& phase)>
       on_phase;                             // "import torch", "compile", "measure"; may be empty
   const std::atomic<bool>* stop = nullptr;  // not owned; true interrupts the measurement
@@ -54,7 +55,8 @@ BaselineKey KeyOfBaseline(const Problem& problem, const std::string& size, bool 
 // Blocks, about 30 s. An error of this problem (it does not compile, takes too long, or its results differ)
 // is the result's `failure`. Stores nothing. Holds the GPU's lock shared while it compiles and exclusively
 // while it measures. Throws Error: kMachine if this Python cannot use a GPU, kBroken if it ends without an
-// answer, kInterrupted after `stop`.
+// answer, kInterrupted after `stop`. The script runs in a sandbox (PythonSandbox), its cache in a folder that is
+// removed.
 Baseline MeasureTorchCompile(const Problem& problem, const TorchCompileRequest& request);
 
 }  // namespace kevin

@@ -73,7 +73,19 @@ def describe_version():
     if spec is None or not spec.submodule_search_locations:
         return {"error": "this Python has no torch", "machine": True}
     version = runpy.run_path(os.path.join(spec.submodule_search_locations[0], "version.py"))
-    return {"torch": version["__version__"], "cuda": version.get("cuda")}
+    return {"torch": version["__version__"], "cuda": version.get("cuda"), "folders": folders()}
+
+
+def folders():
+    """What this Python imports from, and where the interpreter is: what it reads in a sandbox."""
+    found, program = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path], sys.executable
+    while True:
+        found.append(os.path.dirname(program))
+        if not os.path.islink(program):
+            break
+        program = os.path.join(os.path.dirname(program), os.readlink(program))
+    found += [os.path.realpath(folder) for folder in found]
+    return sorted({os.path.normpath(folder) for folder in found if os.path.isabs(folder) and os.path.exists(folder)})
 
 
 def operators_used(tree, allowed):

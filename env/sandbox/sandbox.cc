@@ -224,6 +224,8 @@ void SetLimits(const SandboxOptions& options, int64_t mapped_bytes) {
   Limit(RLIMIT_CPU, options.cpu_limit_s);
   Limit(RLIMIT_NOFILE, HasFiles(options.profile) ? 256 : 32);
   Limit(RLIMIT_MEMLOCK, 0);
+  if (options.profile == SandboxProfile::kCompiler && options.namespaces)
+    Limit(RLIMIT_NPROC, TaskLimit(options, {}));
 }
 
 // What the profile may read and write beside the system's folders, by Landlock.

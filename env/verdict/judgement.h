@@ -50,8 +50,8 @@ struct JudgeResult {
   Outcome outcome;
   double verify_s = 0, measure_s = 0, wait_s = 0;  // wait_s: for the lock of the device
   double device_s = 0;                             // how long a GPU was held
-  bool shared_gpu = false;                         // another process computed on it meanwhile
-  std::string others;                              // which: "python3 (process 1234)"
+  bool shared_gpu = false;  // another process computed on it during the measurement that stands
+  std::string others;       // which, then or in a measurement before: "python3 (process 1234)"
   // The root of the keys that all inputs were drawn from, new for each judgement (DrawingKeys::Renew): four
   // numbers for each shape.
   std::vector<uint64_t> seeds;

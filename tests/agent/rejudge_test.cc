@@ -33,7 +33,7 @@ struct Fixture {
   Fixture() {
     older.rules_version = 1;
     hooks.on_plan = [this](const RejudgePlan& made) { plan = made; };
-    hooks.on_error = [this](const OldVerdict&, const std::string& error) { errors.push_back(error); };
+    hooks.on_error = [this](const DoubtfulVerdict&, const std::string& error) { errors.push_back(error); };
   }
 
   EpisodeRecord Episode(testing::FakeEnvironment& environment, const std::vector<std::string>& comments) {
@@ -90,7 +90,7 @@ TEST_CASE("rejudge: the winner first and confirmed anew, then what else was meas
         4);  // the old verdict and its confirmation, and the new ones
 
   Figures figures = f.store.LoadFigures();
-  CHECK(LeaveOutOldVerdicts(LeaveOut::kEpisodes, &figures).verdicts == 0);
+  CHECK(LeaveOutDoubtful(LeaveOut::kEpisodes, {}, &figures).old == 0);
   CHECK((figures.episodes.size() == 1 && figures.episodes[0].best_speedup == 2.25));
 
   CHECK(f.Run().judged == 0);  // nothing is left
@@ -154,7 +154,7 @@ TEST_CASE("rejudge: killed at any point, the next start does the rest and nothin
     CHECK(static_cast<int>(f.today.calls.size()) ==
           5 - (killed_at - 1));  // three candidates, two confirmations
     CHECK((end.contradictions == 0 && end.errors == 0));
-    CHECK((f.store.OldVerdicts().empty() && f.store.EpisodesToConfirm().empty()));
+    CHECK((f.store.DoubtfulVerdicts().empty() && f.store.EpisodesToConfirm().empty()));
     for (const EpisodeRecord& e : {first, second}) {
       CHECK(f.Standing(e, 1).rules_version == kRulesVersion);
       CHECK(f.store.LoadEvaluations(e.id, *e.best_turn).size() == 4);
@@ -173,7 +173,7 @@ TEST_CASE("rejudge: --limit, --problem, an interrupt, and another device leave t
   f.request.problems = {f.problem.id.substr(0, f.problem.id.find('/') + 1)};
   f.request.limit = 0;
   f.hooks.on_verdict = [&](const Rejudgement&) { f.drain = true; };
-  CHECK((f.Run().is_interrupted && f.store.OldVerdicts().size() == 1));
+  CHECK((f.Run().is_interrupted && f.store.DoubtfulVerdicts().size() == 1));
   f.drain = false;
   f.today.facts.device = "cpu: other, 2 threads";
   CHECK((f.Run().judged == 0 && f.plan.elsewhere["cpu: fake, 2 threads"] == 1));
@@ -186,7 +186,7 @@ TEST_CASE("rejudge: a problem that is missing is named; the others are judged") 
   const RejudgeEnd end = f.Run();
   CHECK((end.judged == 0 && end.errors == 0 && f.plan.without_problem == 1));
   CHECK(f.plan.missing == std::map<std::string, std::string>{{f.problem.id, "not installed"}});
-  CHECK(f.store.OldVerdicts().size() == 1);
+  CHECK(f.store.DoubtfulVerdicts().size() == 1);
 }
 
 TEST_CASE("rejudge: an error of the environment leaves the row; three in a row end it") {
@@ -200,8 +200,8 @@ TEST_CASE("rejudge: an error of the environment leaves the row; three in a row e
   RejudgeEnd end = f.Run();
   CHECK((end.judged == 3 && end.errors == 1));
   CHECK(f.errors == std::vector<std::string>{"evaluator: ended by signal 9"});
-  CHECK(f.store.OldVerdicts().size() == 1);
-  CHECK(f.store.OldVerdicts()[0].speedup == 1.5);
+  CHECK(f.store.DoubtfulVerdicts().size() == 1);
+  CHECK(f.store.DoubtfulVerdicts()[0].speedup == 1.5);
   CHECK_FALSE(f.store.EpisodesToConfirm().empty());  // its best turn still has the old verdict
   f.today.before_evaluate = nullptr;
   CHECK((f.Run().judged == 1 && f.store.EpisodesToConfirm().empty()));
@@ -211,7 +211,7 @@ TEST_CASE("rejudge: an error of the environment leaves the row; three in a row e
   broken.today.before_evaluate = [](int) { throw Error(ExitCode::kBroken, "no device"); };
   CHECK(broken.Run().failure == "no device");
   CHECK(broken.errors.size() == kMostErrorsInARow);
-  CHECK(broken.store.OldVerdicts().size() == 4);
+  CHECK(broken.store.DoubtfulVerdicts().size() == 4);
 }
 
 TEST_CASE("rejudge: a text that took over a verdict by its machine code is judged by itself") {

@@ -30,7 +30,7 @@ struct Fixture {
   }
   ~Fixture() {
     std::filesystem::remove(DeviceLock::PathFor(DeviceLock::NameOfGpu(gpu.pci_bus)));
-    unsetenv("FAKE_PYTHON");
+    unsetenv("PYTHON_FAKE");
   }
   std::optional<Baseline> For(const std::string& option) {
     ++asked;
@@ -98,10 +98,10 @@ TEST_CASE("stored looks up, compile measures what is not stored, once") {
   const auto measured = fixture.For("compile");
   REQUIRE(measured);
   CHECK(measured->CompileOverEager() == 1.25);
-  setenv("FAKE_PYTHON", "crash", 1);  // from here on Python would end at once
+  setenv("PYTHON_FAKE", "crash", 1);  // from here on Python would end at once
   CHECK(fixture.For("compile")->measured_at == measured->measured_at);
   CHECK(fixture.For("stored")->compiled_us == 10);
-  setenv("FAKE_PYTHON", "no-python", 1);
+  setenv("PYTHON_FAKE", "no-python", 1);
   CHECK(fixture.For("stored")->compiled_us == 10);
   CHECK_THROWS_AS(fixture.For("compile"), Error);
   fixture.gpu.driver_version = 13010;
@@ -110,9 +110,9 @@ TEST_CASE("stored looks up, compile measures what is not stored, once") {
 
 TEST_CASE("a failure is stored and not tried again") {
   Fixture fixture;
-  setenv("FAKE_PYTHON", "failure", 1);
+  setenv("PYTHON_FAKE", "failure", 1);
   CHECK(fixture.For("compile")->failure == "torch.compile fails: Unsupported: it");
-  setenv("FAKE_PYTHON", "", 1);
+  setenv("PYTHON_FAKE", "", 1);
   CHECK(fixture.For("compile")->failure == "torch.compile fails: Unsupported: it");
   CHECK(BaselineNote(fixture.For("stored"), fixture.problem, fixture.facts) ==
         "; no torch.compile 2.11: torch.compile fails: Unsupported: it");

@@ -102,6 +102,17 @@ TEST_CASE(
   CHECK(Bytes(old) == before);
 }
 
+TEST_CASE("times beside another process on the GPU are left out likewise") {
+  const Fixture kevin;
+  Look(kevin.database)
+      .Execute(("UPDATE evaluations SET shared_gpu = 1 WHERE episode = '" + kevin.episodes[1] + "'").c_str());
+  CHECK(Contains(kevin({"report"}).output, "1 problem, 1 episode, 2 turns"));
+  CHECK(Contains(kevin({"report", kevin.runs[1]}).error, "timed while another process computed on the GPU"));
+  CHECK(Contains(kevin({"report", "--accept-old-verdicts"}).output, "1 problem, 1 episode, 2 turns"));
+  CHECK(Contains(kevin({"report", "--accept-shared-gpu"}).output, "1 problem, 2 episodes, 4 turns"));
+  CHECK(Lines(kevin({"attribute", "--json"}).output)[0]["turns"] == 2);
+}
+
 TEST_CASE("a page that cannot be written is refused before anything is computed, with its own option") {
   const Fixture kevin;
   const std::string page = (kevin.folder / "page.html").string();

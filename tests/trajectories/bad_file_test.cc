@@ -236,7 +236,7 @@ TEST_CASE("older formats stay readable, and are left as they are by those who on
       REQUIRE(figures.turns.size() == 2);
       CHECK((figures.turns[0].speedup == 1.5 && figures.episodes[0].best_log_se == 0.01));
       CHECK((figures.turns[0].rules_version == 1 && figures.episodes[0].best_rules_version == 1));
-      CHECK(store.OldVerdicts().size() == 1);  // turn 2 has no candidate
+      CHECK(store.DoubtfulVerdicts().size() == 1);  // turn 2 has no candidate
     }
     CHECK(Bytes(folder / name) == before);
     CHECK(Look(folder / name).QueryInteger("PRAGMA user_version") == version);

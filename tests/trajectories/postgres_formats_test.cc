@@ -82,7 +82,9 @@ TEST_CASE(
   {
     Store store = test.Open(OpenMode::kCreate);
     episode = BeginSample(store);
-    store.AppendTurn(episode, SampleTurn(1, 1.5));
+    TurnRecord turn = SampleTurn(1, 1.5);
+    turn.evaluation.shared_gpu = true;
+    store.AppendTurn(episode, turn);
   }
   MakeOlder(test, format);
   const std::string complaint =
@@ -106,7 +108,8 @@ TEST_CASE(
            turn->sampling.min_p.has_value() == (format >= 8)));
     CHECK((turn->evaluation.workload.rules == "kevin" && !turn->evaluation.own_share &&
            !turn->evaluation.device_us));
-    CHECK((store.LoadFigures().turns.size() == 1 && store.OldVerdicts().size() == (format < 5 ? 1u : 0u)));
+    CHECK((store.LoadFigures().turns.size() == 1 &&
+           store.DoubtfulVerdicts().size() == 1));  // old, or shared_gpu
   };
   check(OpenMode::kRead);
   test.Look().Execute(

@@ -111,7 +111,6 @@ inline EvaluationRecord SampleEvaluation(const std::string& source, double speed
   e.launch_list = R"({"operations":[]})";
   e.profile = "The memory is busy 93 % of the time.";
   e.peak_gb_per_s = 4000, e.peak_gflop_per_s = 60000, e.device_s = 0.25;
-  e.shared_gpu = true;
   e.against_best = Ratio{1.05, 1.02, 1.08}, e.against_best_turn = 1;
   e.workload.rules = "open", e.backend = "triton", e.own_share = 0.75, e.device_us = 9.5;
   return e;

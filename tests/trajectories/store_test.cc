@@ -115,11 +115,13 @@ bool Contains(const std::string& text, const std::string& part) {
 TEST_CASE("what goes in comes out") {
   TestDatabase test;
   std::string run, episode;
+  TurnRecord sent = SampleTurn(1, 1.5);
+  sent.evaluation.shared_gpu = true;
   {
     Store store = test.Open(OpenMode::kCreate);
     run = store.BeginRun(SampleRun());
     episode = store.BeginEpisode(SampleEpisode(run), SampleProblem());
-    store.AppendTurn(episode, SampleTurn(1, 1.5));
+    store.AppendTurn(episode, sent);
     TurnRecord failed;  // a turn of which next to nothing is known
     failed.turn = 2;
     failed.evaluation.outcome = "parse_failed";
@@ -152,12 +154,12 @@ TEST_CASE("what goes in comes out") {
 
   auto first = store.LoadTurn(episode, 1);
   REQUIRE(first);
-  CheckSame(*first, SampleTurn(1, 1.5));
-  CheckSame(first->evaluation.samples, SampleTurn(1, 1.5).evaluation.samples);
+  CheckSame(*first, sent);
+  CheckSame(first->evaluation.samples, sent.evaluation.samples);
   CHECK(first->run == run);
   const auto turns = store.LoadTurns(episode);
   REQUIRE(turns.size() == 2);
-  CheckSame(turns[0], SampleTurn(1, 1.5));
+  CheckSame(turns[0], sent);
   CHECK(turns[0].evaluation.samples.empty());
   CHECK(turns[1].evaluation.outcome == "parse_failed");
   CHECK((!turns[1].evaluation.speedup && !turns[1].evaluation.max_error && !turns[1].sampling.seed));
@@ -224,7 +226,9 @@ TEST_CASE("unknown is NULL and equal texts are stored once") {
   Store store = test.Open(OpenMode::kCreate);
   const std::string episode = BeginSample(store);
   store.AppendTurn(episode, SampleTurn(1, 1.5));
-  store.AppendTurn(episode, SampleTurn(2, 1.5));
+  TurnRecord second = SampleTurn(2, 1.5);
+  second.evaluation.shared_gpu = true;
+  store.AppendTurn(episode, second);
   TurnRecord failed;
   failed.turn = 3;
   failed.evaluation.outcome = "compile_failed";
@@ -239,7 +243,7 @@ TEST_CASE("unknown is NULL and equal texts are stored once") {
                               "AND kernels IS NULL AND peak_gb_per_s IS NULL AND device_s IS NULL") == 1);
   CHECK(database.QueryInteger(
             "SELECT count(*) FROM turn_results WHERE kernels LIKE '[{\"name\":\"relu<4>\"%'") == 2);
-  CHECK(database.QueryInteger("SELECT count(*) FROM turn_results WHERE shared_gpu = 1") == 2);
+  CHECK(database.QueryInteger("SELECT count(*) FROM turn_results WHERE shared_gpu = 1") == 1);
   CHECK(database.QueryInteger("SELECT min(rules_version) FROM turn_results") == kRulesVersion);
   CHECK(database.QueryText(
             "SELECT threads || '|' || tolerance_version || '|' || baseline_version || '|' || "

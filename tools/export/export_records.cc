@@ -135,7 +135,7 @@ void AddRecordsOptions(CLI::App* command, RecordsOptions* o) {
       ->check(CLI::PositiveNumber)
       ->group(group)
       ->capture_default_str();
-  AddAcceptOldVerdicts(command, &o->accept_old_verdicts)->group(group);
+  AddAcceptedVerdicts(command, &o->accept, group);
   AddSchemeOptions(command, &o->scheme);
 }
 
@@ -146,7 +146,7 @@ int ExportRecords(const RecordsOptions& options) {
   request.databases = options.databases, request.runs = options.runs, request.problems = options.problems;
   request.scheme = SchemeFrom(options.scheme), request.selection = SelectionOf(options);
   request.min_speedup = options.min_speedup, request.pairs = options.pairs;
-  request.accept_old_verdicts = options.accept_old_verdicts;
+  request.accept = options.accept;
   RecordsWritten written;
   if (options.format == "kernelbench") {
     written = WriteKernelBench(request, options.output);
@@ -167,7 +167,7 @@ int ExportRecords(const RecordsOptions& options) {
               Counted(written.lines, options.format == "kernelbench" ? "sample" : "line"),
               written.places.empty() ? "" : " to ", fmt::join(written.places, ", "),
               written.remark.empty() ? "" : "; " + written.remark);
-  if (!written.old_verdicts.empty()) PrintFormat(stderr, "{}\n", written.old_verdicts);
+  if (!written.doubtful_verdicts.empty()) PrintFormat(stderr, "{}\n", written.doubtful_verdicts);
   return static_cast<int>(ExitCode::kDone);
 }
 

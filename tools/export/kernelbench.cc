@@ -222,7 +222,7 @@ RecordsWritten WriteKernelBench(const RecordsRequest& request, const std::string
   all.selection = Selection::kAll;
   const ChosenTurns chosen(all);
   RecordsWritten written;
-  written.old_verdicts = chosen.old_verdicts();
+  written.doubtful_verdicts = chosen.doubtful_verdicts();
   FolderWriter writer(chosen, folder);
   for (const ChosenEpisode& e : chosen.episodes()) writer.Add(e, &written);
   writer.Finish();

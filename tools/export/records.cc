@@ -63,12 +63,12 @@ ChosenTurns::ChosenTurns(const RecordsRequest& request) {
     }
     if (!request.runs.empty() && runs.empty()) continue;  // it may be in another one
     source->figures = source->store.LoadFigures(runs);
-    if (!request.accept_old_verdicts) left_out += LeaveOutOldVerdicts(LeaveOut::kEpisodes, &source->figures);
+    left_out += LeaveOutDoubtful(LeaveOut::kEpisodes, request.accept, &source->figures);
     sources_.push_back(std::move(source));
     AddSource(request, *sources_.back());
   }
   if (sources_.empty()) throw Error(ExitCode::kBadRequest, problem, advice);
-  old_verdicts_ = LeftOutText(left_out, request.databases);
+  doubtful_verdicts_ = LeftOutText(left_out, request.databases);
   if (request.selection == Selection::kBest) KeepBest();
   std::erase_if(episodes_, [](const ChosenEpisode& e) { return e.turns.empty(); });
 }
@@ -238,7 +238,7 @@ Json PairLine(const Answered& better, const Answered& worse) {
 RecordsWritten WriteJsonLines(const RecordsRequest& request, const WriteLine& write) {
   const ChosenTurns chosen(request);
   RecordsWritten written;
-  written.old_verdicts = chosen.old_verdicts();
+  written.doubtful_verdicts = chosen.doubtful_verdicts();
   ForEachTurn(chosen, [&](const ChosenEpisode& e, const ChosenTurn& t, const TurnRecord& record) {
     write(TurnLine(e, t, record));
     written.lines++;
@@ -249,7 +249,7 @@ RecordsWritten WriteJsonLines(const RecordsRequest& request, const WriteLine& wr
 RecordsWritten WriteSft(const RecordsRequest& request, const WriteLine& write) {
   const ChosenTurns chosen(request);
   RecordsWritten written;
-  written.old_verdicts = chosen.old_verdicts();
+  written.doubtful_verdicts = chosen.doubtful_verdicts();
   ForEachTurn(chosen, [&](const ChosenEpisode& e, const ChosenTurn& t, const TurnRecord& record) {
     Json line = {{"messages", PromptMessagesJson(record)}};
     line["messages"].push_back(Answer(record));
@@ -269,7 +269,7 @@ RecordsWritten WritePreferences(const RecordsRequest& request, const WriteLine& 
     by_prompt[PromptHash(record)].push_back({&e, t});
   });
   RecordsWritten written;
-  written.old_verdicts = chosen.old_verdicts();
+  written.doubtful_verdicts = chosen.doubtful_verdicts();
   for (auto& [prompt, answers] : by_prompt) {
     std::stable_sort(answers.begin(), answers.end(), [](const Answered& a, const Answered& b) {
       return a.turn.attribution.score.score > b.turn.attribution.score.score;

@@ -23,15 +23,15 @@ struct RecordsRequest {
   std::string problems;                      // only ids that begin so
   Scheme scheme;                             // for returns and advantages
   Selection selection = Selection::kAll;
-  double min_speedup = 0;            // of the correct kernels that are selected
-  int pairs = 1;                     // preference: the most pairs of one prompt
-  bool accept_old_verdicts = false;  // also those that trajectories/old_verdicts.h leaves out
+  double min_speedup = 0;   // of the correct kernels that are selected
+  int pairs = 1;            // preference: the most pairs of one prompt
+  AcceptedVerdicts accept;  // of doubtful ones
 };
 
 struct RecordsWritten {
   int64_t lines = 0, skipped = 0;
   std::string remark;               // about what was skipped
-  std::string old_verdicts;         // that were left out, in a sentence; empty: none
+  std::string doubtful_verdicts;    // that were left out, in a sentence; empty: none
   std::vector<std::string> places;  // folders that were written, where they are not the output itself
 };
 
@@ -45,7 +45,8 @@ struct RecordsOptions {
   double min_speedup = 0;
   int pairs = 1;
   std::string output;
-  bool accept_old_verdicts = false, force = false;
+  AcceptedVerdicts accept;
+  bool force = false;
 };
 
 void AddRecordsOptions(CLI::App* command, RecordsOptions* options);
@@ -91,7 +92,7 @@ class ChosenTurns {
   explicit ChosenTurns(const RecordsRequest& request);
   const std::vector<ChosenEpisode>& episodes() const { return episodes_; }
   int64_t turns() const;
-  const std::string& old_verdicts() const { return old_verdicts_; }  // as in RecordsWritten
+  const std::string& doubtful_verdicts() const { return doubtful_verdicts_; }  // as in RecordsWritten
 
  private:
   struct Source {
@@ -104,7 +105,7 @@ class ChosenTurns {
 
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<ChosenEpisode> episodes_;
-  std::string old_verdicts_;
+  std::string doubtful_verdicts_;
 };
 
 // --- Parts of a line ---

@@ -86,7 +86,7 @@ std::string WhyNothing(const std::vector<std::string>& names, const ChosenSides&
   std::string why = fmt::format("there are no episodes to report on in {}", fmt::join(names, ", "));
   for (const LeftOutProblem& one : chosen.left_out)
     why += fmt::format("; {} does not count: {}", one.id, one.reason);
-  if (!chosen.old_verdicts.empty()) why += "; " + chosen.old_verdicts;
+  if (!chosen.doubtful_verdicts.empty()) why += "; " + chosen.doubtful_verdicts;
   return why;
 }
 
@@ -102,13 +102,12 @@ ChosenSides ChooseSides(const SideRequest& request) {
   }
   const auto runs = FindRuns(request, chosen.sources);
   const std::string by = HowToSplit(request);
-  LeftOutVerdicts old_verdicts;
+  LeftOutVerdicts doubtful_verdicts;
   for (size_t s = 0; s < chosen.sources.size(); ++s) {
     if (!request.runs.empty() && runs[s].empty()) continue;
     ReportSource& source = chosen.sources[s];
     source.figures = source.store->LoadFigures(runs[s]);
-    if (!request.accept_old_verdicts)
-      old_verdicts += LeaveOutOldVerdicts(LeaveOut::kEpisodes, &source.figures);
+    doubtful_verdicts += LeaveOutDoubtful(LeaveOut::kEpisodes, request.accept, &source.figures);
     std::map<std::string, std::vector<size_t>> by_name;
     std::vector<std::string> order;
     for (size_t e = 0; e < source.figures.episodes.size(); ++e) {
@@ -130,7 +129,7 @@ ChosenSides ChooseSides(const SideRequest& request) {
       chosen.source_of.push_back(s);
     }
   }
-  chosen.old_verdicts = LeftOutText(old_verdicts, names);
+  chosen.doubtful_verdicts = LeftOutText(doubtful_verdicts, names);
   if (chosen.sides.empty()) {
     throw Error(ExitCode::kBadRequest, WhyNothing(names, chosen),
                 "kevin show lists what a database has; kevin run makes an episode");

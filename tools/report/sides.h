@@ -12,12 +12,12 @@ namespace kevin {
 
 struct SideRequest {
   std::vector<std::string> databases = {"kevin.db"};
-  std::vector<std::string> runs;     // ids or unique beginnings, or "latest"; empty: all
-  std::string by;                    // "run", "policy", "model", "device", "db", "all"; empty: as fits
-  std::string problems;              // only ids that begin so; empty: all
-  std::optional<TokenPrice> price;   // in place of the costs stored with requests
-  bool inadmissible = false;         // also problems that were flagged so when the episode was made
-  bool accept_old_verdicts = false;  // also those that trajectories/old_verdicts.h leaves out
+  std::vector<std::string> runs;    // ids or unique beginnings, or "latest"; empty: all
+  std::string by;                   // "run", "policy", "model", "device", "db", "all"; empty: as fits
+  std::string problems;             // only ids that begin so; empty: all
+  std::optional<TokenPrice> price;  // in place of the costs stored with requests
+  bool inadmissible = false;        // also problems that were flagged so when the episode was made
+  AcceptedVerdicts accept;          // of doubtful ones
 };
 
 struct ReportSource {
@@ -37,7 +37,7 @@ struct ChosenSides {
   std::vector<Side> sides;
   std::vector<size_t> source_of;  // of each side
   std::vector<LeftOutProblem> left_out;
-  std::string old_verdicts;  // that were left out, in a sentence; empty: none
+  std::string doubtful_verdicts;  // that were left out, in a sentence; empty: none
 };
 
 // Reads all. Without `by`: named runs are a side each, else several databases are, else everything is one

@@ -362,6 +362,7 @@ std::vector<RoundTimes> GpuJudgement::MeasureUndisturbed() {
     const size_t samples = result_.samples.size();
     const bool present = others && !others->Present(ProcessIds()).empty();
     const uint64_t since_us = OtherProcesses::NowUs();
+    result_.shared_gpu = false;
     clock_ = CallClock();
     for (int i = 0; i < CallClock::kLeastEmpty; ++i) EmptyCall();
     if (!request_.confirm) Sequential();

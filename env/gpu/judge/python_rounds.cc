@@ -234,6 +234,7 @@ std::vector<RoundTimes> GpuPythonJudgement::MeasureUndisturbed() {
     for (std::vector<double>* times :
          {&singles_us_, &in_batch_us_, &reference_singles_us_, &reference_in_batch_us_})
       times->clear();
+    result_.shared_gpu = false;
     late_rounds_ = audits_ = 0;
     session_.RenewBatchCost();
     if (!request_.confirm) Sequential();

@@ -132,7 +132,7 @@ TEST_CASE(
   const LearnTurns turns(request);
   const Units best = MakeUnits(*FindAlgorithm("tpt"), turns, {});
   CHECK(Turns(turns, best) == std::vector<int>{2, 2});  // 1.4 and 1.1, not 15 and 9
-  request.accept_old_verdicts = true;
+  request.accept.old = true;
   CHECK((LearnTurns(request).turns().size() == 6 && LearnTurns(request).left_out().empty()));
 
   Records old;

@@ -1,24 +1,24 @@
 #!/bin/bash
-# A stand-in for a Python with torch: fake_python.sh SCRIPT [--version]. FAKE_PYTHON says what it does; what it was
-# called with goes to $FAKE_PYTHON_LOG.
+# A stand-in for a Python with torch: fake_python.sh SCRIPT [--version]. PYTHON_FAKE says what it does; what it was
+# called with goes to $FAKE_PYTHON_LOG. A sandbox hides all but the first (PYTHON*).
 echo "called ${2-} $CUDA_DEVICE_ORDER ${LD_LIBRARY_PATH-none}" >>"${FAKE_PYTHON_LOG:-/dev/null}"
 if [ "${2-}" = --version ]; then
-  case ${FAKE_PYTHON-} in
+  case ${PYTHON_FAKE-} in
     no-torch) echo '{"error": "this Python has no torch", "machine": true}' ;;
     cpu-torch) echo '{"torch": "2.11.0+cpu", "cuda": null}' ;;
     no-python) echo "no such option" >&2; exit 2 ;;
     nonsense) echo 'Python 2.7' ;;
-    *) echo "{\"torch\": \"${FAKE_TORCH:-2.11.0+cu130}\", \"cuda\": \"13.0\"}" ;;
+    *) echo "{\"torch\": \"${FAKE_TORCH:-2.11.0+cu130}\", \"cuda\": \"13.0\", \"folders\": [\"$(dirname "$0")\"]}" ;;
   esac
   exit
 fi
 read -r job
 echo "$job" >>"${FAKE_PYTHON_LOG:-/dev/null}"
 echo '{"phase": "compile"}'
-case ${FAKE_PYTHON-} in
+case ${PYTHON_FAKE-} in
   failure) echo '{"error": "torch.compile fails: Unsupported: it", "machine": false}'; exit ;;
   no-gpu) echo "{\"error\": \"Python's torch cannot use a GPU\", \"machine\": true}"; exit ;;
-  crash) printf 'first\nlast words\n' >&2; kill -SEGV $$ ;;
+  crash) printf 'first\nlast words\n' >&2; kill -SEGV $$; exit 9 ;;  # the first process of a namespace ignores its own signals
   hang) sleep 60 & echo $! >>"$FAKE_PYTHON_LOG"; wait; exit ;;
   loud) head -c 1000000 /dev/zero | tr '\0' x >&2 ;;
   half) echo '{"torch": "2.11.0", "eager_us": 3}'; exit ;;

@@ -1,6 +1,8 @@
 // Kind `modelnew` on a CPU, judged whole: attacks, correct candidates, bad input, rules. Needs a Python with torch
 // (KEVIN_PYTHON).
 
+#include <unistd.h>
+
 #include <map>
 #include <set>
 
@@ -96,6 +98,10 @@ TEST_CASE("bad input of a Python candidate is an outcome with its reason") {
       {"exits_as_the_build_does", {"compile_failed", "the import exited with status 70"}},
       {"exits_as_the_sandbox_does", {"compile_failed", "the import exited with status 125"}},
       {"needs_a_gpu", {"crashed", "CUDA"}},
+      // By the limit of tasks where it binds, which is not so for root; else by who looks from outside.
+      {"many_processes",
+       {"compile_failed", geteuid() == 0 ? "threads and processes at a time" : "BlockingIOError"}},
+      {"many_files", {"compile_failed", "it writes more than 20000 files"}},
   };
   const std::vector<fs::path> files = CandidatesIn(Folder() / "bad_input");
   REQUIRE(files.size() == cases.size());

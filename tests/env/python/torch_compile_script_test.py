@@ -221,7 +221,11 @@ class Program(unittest.TestCase):
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def test_version(self):
-        self.assertEqual(self.ask("--version"), [{"torch": torch.__version__, "cuda": torch.version.cuda}])
+        [answer] = self.ask("--version")
+        folders = answer.pop("folders")
+        self.assertEqual(answer, {"torch": torch.__version__, "cuda": torch.version.cuda})
+        for needed in (os.path.dirname(os.path.dirname(torch.__file__)), os.path.dirname(sys.executable)):
+            self.assertIn(needed, folders)
 
     @unittest.skipIf(torch.cuda.is_available(), "there is a GPU")
     def test_without_a_gpu(self):

@@ -56,11 +56,12 @@ struct Fixture {
     request.gpu.driver_version = 13000;
     request.gpu.pci_bus = "test:" + std::to_string(getpid());
     request.python = {kPython, "2.11.0+cu130", {}};
+    request.sandboxed = false;  // the stand-in writes a log
     return request;
   }
   fs::path LockPath() const { return DeviceLock::PathFor(DeviceLock::NameOfGpu(Request().gpu.pci_bus)); }
   Baseline Measure(const char* behaviour, const TorchCompileRequest& request) const {
-    const Setting how("FAKE_PYTHON", behaviour);
+    const Setting how("PYTHON_FAKE", behaviour);
     return MeasureTorchCompile(problem, request);
   }
   std::vector<std::string> Log() const {
@@ -179,6 +180,38 @@ TEST_CASE("waiting for another's measurement is not the script's time") {
   CHECK(fixture.Log().back() == "go, lock held: 1");
 }
 
+TEST_CASE("a reference in Python runs in a sandbox") {
+  const Fixture fixture;
+  const fs::path secret = fixture.folder.path() / "secret", python = fixture.folder.path() / "bin/python";
+  const auto measured = [&](const std::string& acts) {
+    fs::create_directories(python.parent_path());
+    std::ofstream(python) << "#!/bin/bash\nread -r job\nsecret=" << secret.string() << "\n" << acts;
+    fs::permissions(python, fs::perms::owner_all);
+    TorchCompileRequest request = fixture.Request();
+    request.sandboxed = true;
+    request.python = {python, "2.11.0+cu130", {python.parent_path().string()}};
+    return MeasureTorchCompile(fixture.problem, request).failure;
+  };
+  std::ofstream(secret) << "content\n";
+  const Setting key("EXAMPLE_API_KEY", "secret");
+  const std::string answer = "echo \"{\\\"error\\\": \\\"$done\\\"}\"\n";
+  const auto tried = [&](const std::string& act) {
+    return measured("{ " + act + "; } >/dev/null 2>&1 && done=yes || done=no\n" + answer);
+  };
+  CHECK(tried("true") == "yes");
+  CHECK(tried("cat $secret") == "no");
+  tried("echo >>$secret");  // into a folder of its own, whatever it is called there
+  CHECK(fs::file_size(secret) == 8);
+  CHECK(tried("echo >>$0") == "no");
+  CHECK(tried("exec 9<>/dev/udp/127.0.0.1/9") == "no");
+  CHECK(tried("[ -n \"${EXAMPLE_API_KEY-}\" ]") == "no");
+  CHECK(tried("echo >$TRITON_CACHE_DIR/kernel && [ -s $HOME/kernel ]") == "yes");
+  CHECK(ErrorOf([&] {
+          measured("for i in {1..3000}; do sleep 60 & done 2>/dev/null; sleep 60\n");
+        }).find(geteuid() == 0 ? "threads and processes at a time" : "Resource temporarily unavailable") !=
+        std::string::npos);
+}
+
 TEST_CASE("Python gets this environment, without a bundle's libraries") {
   const Fixture fixture;
   {
@@ -197,7 +230,7 @@ TEST_CASE("Python gets this environment, without a bundle's libraries") {
 TEST_CASE("a Python is found, or it is said what is missing") {
   const Fixture fixture;
   const auto found = [&](const char* behaviour) {
-    const Setting how("FAKE_PYTHON", behaviour);
+    const Setting how("PYTHON_FAKE", behaviour);
     return ErrorOf([] { FindPythonTorch(); });
   };
   CHECK(FindPythonTorch().torch_version == "2.11.0+cu130");

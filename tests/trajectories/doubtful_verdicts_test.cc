@@ -1,6 +1,6 @@
-// Verdicts under older rules: what is left out of figures, what is to be judged again, and what a new verdict supersedes.
+// Doubtful verdicts: what is left out of figures, what is to be judged again, and what a new verdict supersedes.
 
-#include "trajectories/old_verdicts.h"
+#include "trajectories/doubtful_verdicts.h"
 
 #include <fmt/format.h>
 
@@ -44,7 +44,7 @@ struct Fixture {
   // Sources of the turns with old verdicts, in order.
   std::string Order() {
     std::string order;
-    for (const OldVerdict& v : store.OldVerdicts()) {
+    for (const DoubtfulVerdict& v : store.DoubtfulVerdicts()) {
       order += store.LoadTurn(v.episode, v.turn)->evaluation.source + (v.is_winner ? "! " : " ");
     }
     return order;
@@ -57,8 +57,8 @@ TEST_CASE("old verdicts: winners first, then what else was measured, then failur
   f.Episode({Turn(1, "d", 5.0, 1), Turn(2, "a", 1.2, 1), Turn(3, "e", 2.0, 1)});
   f.Episode({Turn(1, "f", 9.0, kRulesVersion), Turn(2, "g", 7.0, 1)});  // its winner is new
   CHECK(f.Order() == "d! c! g e a b ");
-  CHECK(f.store.OldVerdicts()[4].turns == 2);
-  CHECK((f.store.OldVerdicts()[5].speedup == 0 && f.store.OldVerdicts()[5].outcome == "wrong"));
+  CHECK(f.store.DoubtfulVerdicts()[4].turns == 2);
+  CHECK((f.store.DoubtfulVerdicts()[5].speedup == 0 && f.store.DoubtfulVerdicts()[5].outcome == "wrong"));
 }
 
 TEST_CASE("a new verdict supersedes all under the old key; the rows stay, turns and returns follow it") {
@@ -115,14 +115,14 @@ TEST_CASE("a verdict under older rules is left out, with all older ones of its r
   f.Episode({Turn(1, "h", 0, 1), Turn(2, "i", 1.3, kRulesVersion)});  // a run without a measured old verdict
 
   Figures whole = f.store.LoadFigures();
-  const LeftOutVerdicts left_out = LeaveOutOldVerdicts(LeaveOut::kEpisodes, &whole);
-  CHECK((left_out.verdicts == 4 && left_out.episodes == 3));
+  const LeftOutVerdicts left_out = LeaveOutDoubtful(LeaveOut::kEpisodes, {}, &whole);
+  CHECK((left_out.old == 4 && left_out.episodes == 3));
   REQUIRE(whole.episodes.size() == 2);
   CHECK((whole.episodes[0].turn_count == 2 && whole.turns[whole.episodes[0].first_turn].speedup == 1.1));
   CHECK((whole.episodes[1].run == f.run && whole.episodes[1].turn_count == 2));
 
   Figures turns = f.store.LoadFigures();
-  CHECK(LeaveOutOldVerdicts(LeaveOut::kTurns, &turns).verdicts == 4);
+  CHECK(LeaveOutDoubtful(LeaveOut::kTurns, {}, &turns).old == 4);
   REQUIRE(turns.episodes.size() == 3);
   CHECK((turns.episodes[1].turn_count == 1 && turns.turns[turns.episodes[1].first_turn].speedup == 1.2));
 
@@ -131,20 +131,63 @@ TEST_CASE("a verdict under older rules is left out, with all older ones of its r
   now.purpose = "rejudge";
   f.store.AppendRejudgement(one, 1, now, f.store.LoadTurn(one, 1)->evaluation.key);
   Figures all = f.store.LoadFigures();
-  CHECK(LeaveOutOldVerdicts(LeaveOut::kEpisodes, &all).verdicts == 0);
+  CHECK(LeaveOutDoubtful(LeaveOut::kEpisodes, {}, &all).old == 0);
   CHECK(all.episodes.size() == 5);
   CHECK((all.turns[0].speedup == 1.1 && all.episodes[0].best_turn == -1));
   CHECK(std::isnan(all.episodes[0].best_speedup));
 }
 
+TEST_CASE("a time that was taken beside another process on the GPU is left out until it is taken again") {
+  Fixture f;
+  const auto shared = [](TurnRecord turn) {
+    turn.evaluation.shared_gpu = true;
+    return turn;
+  };
+  const std::string one =
+      f.Episode({shared(Turn(1, "a", 1.5, kRulesVersion)), Turn(2, "b", 1.2, kRulesVersion)});
+  f.Episode({shared(Turn(1, "c", 0, kRulesVersion))});  // a failure depends on no time
+  const std::string confirmed = f.Episode({Turn(1, "d", 1.1, kRulesVersion)});
+  EvaluationRecord confirm = SampleEvaluation("confirmed", 1.1);
+  confirm.purpose = "confirm", confirm.rules_version = kRulesVersion, confirm.shared_gpu = true;
+  f.store.AppendEvaluation(confirmed, 1, confirm);
+  f.store.FinishEpisode(confirmed, {EpisodeState::kDone, "", 1, 1.1, 1, 2, "best.cpp", 1});
+  CHECK(f.Order() == "a! ");
+  CHECK(f.store.EpisodesToConfirm() == std::vector<std::string>{confirmed});
+
+  Figures whole = f.store.LoadFigures();
+  const LeftOutVerdicts left_out = LeaveOutDoubtful(LeaveOut::kEpisodes, {}, &whole);
+  CHECK((left_out.old == 0 && left_out.shared_gpu == 2 && left_out.episodes == 2));
+  REQUIRE(whole.episodes.size() == 1);
+  Figures turns = f.store.LoadFigures();
+  CHECK(LeaveOutDoubtful(LeaveOut::kTurns, {.old = true}, &turns).shared_gpu == 2);
+  REQUIRE(turns.episodes.size() == 3);
+  CHECK((turns.episodes[0].turn_count == 1 && turns.turns[turns.episodes[0].first_turn].speedup == 1.2));
+  CHECK((turns.episodes[2].turn_count == 1 && turns.episodes[2].best_turn == -1));
+  Figures kept = f.store.LoadFigures();
+  CHECK(LeaveOutDoubtful(LeaveOut::kEpisodes, {.shared_gpu = true}, &kept).shared_gpu == 0);
+  CHECK((kept.episodes.size() == 3 && kept.episodes[2].best_turn == 1));
+
+  EvaluationRecord now = Turn(1, "a", 1.4, kRulesVersion).evaluation;
+  now.purpose = "rejudge";
+  f.store.AppendRejudgement(one, 1, now, f.store.LoadTurn(one, 1)->evaluation.key);
+  CHECK(f.Order().empty());
+  Figures all = f.store.LoadFigures();
+  CHECK(LeaveOutDoubtful(LeaveOut::kEpisodes, {}, &all).episodes == 1);  // that of the confirmation
+  CHECK(all.turns[0].speedup == 1.4);
+}
+
 TEST_CASE("what was left out is said with the command that evaluates it again") {
   CHECK(LeftOutText({}, {"kevin.db"}).empty());
-  const std::string text = LeftOutText({12, 3}, {"night.db"});
+  const std::string text = LeftOutText({12, 0, 3}, {"night.db"});
   CHECK(text.starts_with("12 verdicts were left out: "));
   CHECK(text.find("kevin db rejudge night.db") != std::string::npos);
   CHECK(text.find("--accept-old-verdicts") != std::string::npos);
-  CHECK(LeftOutText({1, 0}, {"postgresql://me:secret@host/kevin"}).find("secret") == std::string::npos);
-  CHECK(LeftOutText({1, 0}, {"a.db", "b.db"}).find("rejudge FILE") != std::string::npos);
+  CHECK(text.find("--accept-shared-gpu") == std::string::npos);
+  CHECK(LeftOutText({0, 1, 1}, {"night.db"})
+            .starts_with("1 verdict was left out: timed while another process"));
+  CHECK(LeftOutText({2, 1, 1}, {"night.db"}).find("; 1 verdict was left out") != std::string::npos);
+  CHECK(LeftOutText({1}, {"postgresql://me:secret@host/kevin"}).find("secret") == std::string::npos);
+  CHECK(LeftOutText({1}, {"a.db", "b.db"}).find("rejudge FILE") != std::string::npos);
 }
 
 }  // namespace
