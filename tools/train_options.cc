@@ -78,7 +78,7 @@ void AddTrainRequest(CLI::App* command, TrainRequest* o) {
   AddTrainSettings(command, &o->settings);
   AddOnlineSettings(command, &o->sampling);
   AddFilterOptions(command, &o->filter);
-  AddAcceptOldVerdicts(command, &o->accept_old_verdicts);
+  AddAcceptedVerdicts(command, &o->accept);
   command->add_flag("--json", o->json, "One JSON object a step");
 }
 
@@ -98,7 +98,7 @@ LearnRequest RecordsFrom(const TrainRequest& request, const TrainSuites& suites,
     wanted.held_out.insert(wanted.held_out.end(), more->begin(), more->end());
   wanted.filter = FilterFrom(request.filter);
   wanted.scheme = algorithm.scheme;
-  wanted.accept_old_verdicts = request.accept_old_verdicts;
+  wanted.accept = request.accept;
   if (algorithm.material == Material::kAnswers) wanted.leave_out = LeaveOut::kTurns;
   return wanted;
 }
@@ -244,7 +244,8 @@ std::vector<TrainSetting> AllSettings() {
       {"--weight-decay", "weight_decay", "Weight decay of matrices", kOptimizer, ""},
       {"--max-grad-norm", "max_grad_norm", "Longer gradients are shortened to it; 0: never", kOptimizer, ""},
       {"--updates", "updates_per_step", "Updates of the weights in each step", kOptimizer, ""},
-      {"--device", "device", "auto (a GPU of its own for each rank, else the CPU), cpu, cuda, cuda:N",
+      {"--device", "device",
+       "auto (the GPU where the memory plan fits, else the CPU where it does; several ranks: a GPU each), cpu, cuda, cuda:N",
        kMemory, ""},
       {"--dtype", "dtype", "float32, bfloat16 (default: as the model's folder says)", kMemory, ""},
       {"--lora", "lora_rank", "Train adapters of this rank instead of all weights", kMemory, ""},

@@ -91,7 +91,7 @@ struct TrainRequest {
   bool shard = false;
   bool resume = false, optimizer_on_cpu = false, keep_cut_off = false, json = false;
   bool from_base = false;
-  bool accept_old_verdicts = false;
+  AcceptedVerdicts accept;
   bool dry_run = false;
 };
 

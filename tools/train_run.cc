@@ -17,9 +17,11 @@
 #include "agent/machine.h"
 #include "agent/terminal.h"
 #include "agent/train/batch_source.h"
+#include "agent/train/device_choice.h"
 #include "agent/train/dry_run.h"
 #include "agent/train/model_text.h"
 #include "agent/train/placement.h"
+#include "agent/train/rank_locks.h"
 #include "agent/train/rank_meeting.h"
 #include "agent/train/run_end.h"
 #include "agent/train/run_folder.h"
@@ -30,6 +32,7 @@
 #include "env/gpu/find_gpus.h"
 #include "env/process/machine.h"
 #include "policies/local/files/model_config.h"
+#include "tools/train_devices.h"
 #include "tools/train_heading.h"
 #include "tools/train_options.h"
 
@@ -83,12 +86,31 @@ class TrainRun {
  private:
   // The devices of this rank.
   void Place() {
-    OnlineSettings& o = command_.sampling;
-    const PlaceRequest request{o.place, options_.device, o.sampler_device, o.judges,
-                               static_cast<int>(FindGpus().size())};
-    placement_ = PlaceRank(request, LocalRankFromEnvironment());
-    options_.device = placement_.trainer;
-    o.sampler_device = placement_.sampler, o.judges = placement_.judges;
+    const OnlineSettings& o = command_.sampling;
+    asked_ = {o.place, options_.device, o.sampler_device, o.judges, static_cast<int>(FindGpus().size())};
+    Use(PlaceRank(asked_, LocalRankFromEnvironment()));
+  }
+
+  void Use(const Placement& placement) {
+    placement_ = placement;
+    options_.device = placement.trainer;
+    command_.sampling.sampler_device = placement.sampler, command_.sampling.judges = placement.judges;
+  }
+
+  // --device auto of one process, whose memory nobody else decides about: the first device that the memory plan fits.
+  void ChooseByPlan() {
+    if (asked_.device != "auto" || !asked_.place.empty() || LocalRankFromEnvironment().ranks > 1) return;
+    std::vector<Placement> places = {placement_};
+    PlaceRequest on_cpu = asked_;
+    on_cpu.device = "cpu";
+    if (placement_.trainer != on_cpu.device) places.push_back(PlaceRank(on_cpu, {}));
+    const SharedDevices quiet(DevicesToLoad());
+    const auto possible = PossibleDevices(places, options_, command_.sampling, suites_, *trainer_);
+    const ChosenDevice chosen = ChooseDevice(local::ReadModelConfig(command_.model), options_, possible);
+    if (chosen.index == 0) return;
+    Say(chosen.line);
+    trainer_.emplace();  // one without a context on the GPU
+    Use(places[chosen.index]);
   }
 
   void ReadRecords() {
@@ -123,14 +145,11 @@ class TrainRun {
 
   void Open() {
     progress_.Phase("loading " + command_.model);
-    const OnlineSettings& online = command_.sampling;
-    TrainerProcess::Sampled sampled{online.sampler_device, online.context, online.sampler_tokens};
-    sampled.samplers = placement_.samplers;
-    judges_here_ = online.Samples() && JudgesOnGpu(online, options_.device);
-    const bool judges_beside_sampler =
-        online.sampler_device.empty() ? judges_here_ : JudgesOnGpu(online, online.sampler_device);
-    if (online.SamplesItself() && judges_beside_sampler) sampled.judge_bytes = JudgeBytes(online, suites_);
     trainer_.emplace();
+    ChooseByPlan();
+    const OnlineSettings& online = command_.sampling;
+    judges_here_ = online.Samples() && JudgesOnGpu(online, options_.device);
+    const local::SamplingOptions sampled = SamplingOn(placement_, online, suites_);
     {
       const SharedDevices quiet(DevicesToLoad());
       opened_ = trainer_->Open(options_, online.SamplesItself() ? &sampled : nullptr);
@@ -151,7 +170,7 @@ class TrainRun {
                                    algorithm_.scheme,
                                    command_.model,
                                    local::ReadModelConfig(command_.model).context,
-                                   opened_.split ? locks_ : std::vector<std::string>{}};
+                                   opened_.split ? device_locks_ : std::vector<std::string>{}};
       sampling_ = std::make_unique<SampledTraining>(request, command_.sampling, suites_, *trainer_, opened_,
                                                     progress_, StartJudges(command_.sampling));
       if (!suites_.test.empty()) sampling_->RequireUntested();
@@ -177,7 +196,10 @@ class TrainRun {
     if (IsFirstRank()) RunEnd::Forget(command_.output);
     const RankMeeting::Met met = ranks_->Meet(
         {done_, options_.steps, options_.device, PlacementText(placement_, command_.sampling.Samples())});
-    holds_lock_ = met.holds_lock, locks_ = met.locks;
+    device_locks_ = met.locks;
+    locks_.emplace(RankLocks::Terms{IsFirstRank(), opened_.split,
+                                    met.holds_lock ? LockNameOf(options_.device) : "", met.locks},
+                   [this] { ranks_->AllGoOn(true); });
     for (const std::string& line : met.lines) Say(line);
     end_.emplace(opened_.ranks > 1 ? fs::path(command_.output) : fs::path(), interrupt_->flag(),
                  interrupt_->again());
@@ -203,7 +225,7 @@ class TrainRun {
       LearnRequest request;
       request.sources = {{command_.databases.front(), runs}};
       request.scheme = algorithm_.scheme;
-      request.accept_old_verdicts = command_.accept_old_verdicts;
+      request.accept = command_.accept;
       if (algorithm_.material == Material::kAnswers) request.leave_out = LeaveOut::kTurns;
       request.may_be_empty = true;  // where all episodes are parked
       const LearnTurns turns(request);
@@ -224,14 +246,13 @@ class TrainRun {
       std::optional<LearnBatch> batch;
       if (!IsAskedToEnd()) batch = source.Take(done_ + 1);
       if (batch && judges_here_) sampling_->ReleaseJudges();
-      // Turns that are made ahead are judged meanwhile, and other programs measure: no pair is timed beside a step on
-      // the same device. The lock is held before any rank begins.
-      std::optional<DeviceLock> quiet;
-      if (batch) HoldDevice(&quiet);
       if (!ranks_->Agree(done_ + 1, batch)) return false;
+      // Turns that are made ahead are judged meanwhile, and other programs measure: no pair is timed beside a step on
+      // the same device. The locks are held before any rank begins.
+      locks_->Hold();
       const auto start = std::chrono::steady_clock::now();
       local::StepFigures figures = LearnFrom(*batch);
-      quiet.reset();
+      locks_->Release();
       figures.sync_s += BringSamplerUp();
       Report(*batch, figures, SecondsSince(start));
       ++done_;
@@ -244,17 +265,10 @@ class TrainRun {
     return true;
   }
 
-  // While it is held no pair is timed on the device that trains.
-  void HoldDevice(std::optional<DeviceLock>* quiet) const {
-    if (holds_lock_) quiet->emplace(LockNameOf(options_.device), LockMode::kShared, nullptr);
-  }
-
-  // For work that waits for all ranks: none of them waits any more for a lock that another one holds meanwhile. Answers of ranks
-  // that sample together hold the locks of all, and judges of one rank wait for them: a lock here could close the circle.
-  void HoldDeviceTogether(std::optional<DeviceLock>* quiet) {
-    if (opened_.split) return;
+  // For other work of all ranks than a step: none of them waits any more for a lock that another one holds meanwhile.
+  void HoldDevices() {
     ranks_->AllGoOn(true);
-    HoldDevice(quiet);
+    locks_->Hold();
   }
 
   local::StepFigures LearnFrom(const LearnBatch& learned) {
@@ -312,11 +326,9 @@ class TrainRun {
 
   void Save() {
     if (saved_ == done_ && !saved_folder_.empty()) return;
-    {
-      std::optional<DeviceLock> quiet;
-      HoldDeviceTogether(&quiet);  // weights come from it
-      saved_folder_ = trainer_->Save(), saved_ = done_;
-    }
+    HoldDevices();  // weights come from them
+    saved_folder_ = trainer_->Save(), saved_ = done_;
+    locks_->Release();
     Say("checkpoint  " + saved_folder_);
   }
 
@@ -349,10 +361,9 @@ class TrainRun {
 
   // False: interrupted while the test suite was read.
   bool End() {
-    std::optional<DeviceLock> quiet;
-    HoldDeviceTogether(&quiet);
+    HoldDevices();
     const std::string folder = trainer_->Finish();
-    quiet.reset();
+    locks_->Release();
     Say("trained     " + folder);
     if (!suites_.test.empty() && !Test()) return false;
     if (!IsFirstRank()) return true;
@@ -371,10 +382,9 @@ class TrainRun {
     if (const auto best = sampling_->BestCheckpoint()) {
       step = sampling_->BestStep();
       if (command_.sampling.sampler.empty()) {
-        std::optional<DeviceLock> quiet;
-        HoldDevice(&quiet);
+        HoldDevices();
         trainer_->Restore(*best);
-        quiet.reset();
+        locks_->Release();
         BringSamplerUp();
       } else {
         sampling_->Serve(fs::path(*best) / "model", step);
@@ -405,9 +415,10 @@ class TrainRun {
   std::unique_ptr<SampledTraining> sampling_;
   const InterruptGuard* interrupt_ = nullptr;
   std::optional<RunEnd> end_;  // asked for at this rank or another one
+  PlaceRequest asked_;
   Placement placement_;
-  bool holds_lock_ = true;          // of options_.device, during steps
-  std::vector<std::string> locks_;  // of all ranks' devices
+  std::optional<RankLocks> locks_;         // during steps
+  std::vector<std::string> device_locks_;  // of all ranks' devices
   std::optional<StepLog> log_;
   std::optional<double> peak_;  // FLOP/s
   std::string saved_folder_;

@@ -7,8 +7,10 @@
 //   batches.h            the units of a step -> token ids, mask, log-probabilities, advantages
 //     model_text.h       the tokens of the model in training
 //   rank_meeting.h       what ranks agree on before each step
+//   rank_locks.h         which rank holds which device's lock meanwhile
 //   batch_source.h       the sequence of batches: stored records (offline) or new turns for each step (online)
 //   placement.h          which rank trains, samples and judges on which device
+//   device_choice.h      GPU or CPU, where the command line names none
 //     rollouts.h         online: the model's own turns, through the queue and database of `kevin collect`
 //   trainer_process.h    the child process that holds the model and learns from a batch (policies/local/train)
 //   sampled_training.h   online steps, and evaluations during a run

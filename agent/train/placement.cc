@@ -138,6 +138,28 @@ std::vector<std::string> Judges(const PlaceRequest& request, const LocalRank& ra
   return OwnShare(all, rank);
 }
 
+// A rank whose turn falls on the GPU that it trains on samples from the weights in training. `trainers`: empty: each rank
+// trains on its own.
+void PlaceSamplers(const std::vector<int>& samplers, const std::vector<int>& trainers,
+                   const PlaceRequest& request, const LocalRank& rank, Placement* placement) {
+  const auto sampler_of = [&](int local) {
+    return Gpu(samplers[static_cast<size_t>(local) % samplers.size()]);
+  };
+  const auto trainer_of = [&](int local) {
+    if (local == rank.local || placement->trainer == "cpu") return placement->trainer;
+    return Gpu(!trainers.empty() ? trainers[static_cast<size_t>(local)] : request.gpus == 1 ? 0 : local);
+  };
+  const std::string own = sampler_of(rank.local);
+  placement->samplers = 0;
+  for (int local = 0; local < rank.local_ranks; ++local) {
+    placement->trains_there |= own != placement->trainer && trainer_of(local) == own;
+    if (sampler_of(local) == trainer_of(local)) continue;
+    placement->samplers += sampler_of(local) == own;
+    placement->samplers_here += sampler_of(local) == placement->trainer;
+  }
+  if (own != placement->trainer) placement->sampler = own;
+}
+
 std::vector<std::string> GpusOf(const std::vector<int>& indices) {
   std::vector<std::string> gpus;
   for (const int index : indices) gpus.push_back(Gpu(index));
@@ -163,12 +185,16 @@ Placement PlaceRank(const PlaceRequest& request, const LocalRank& rank) {
     placement.trainer = TrainerDevice(request, rank);
     placement.sampler = SamplerDevice(request, rank);
     placement.judges = Judges(request, rank, placement.trainer);
+    placement.samplers = rank.local_ranks;  // more than one only on a CPU
+    placement.trains_there = placement.sampler == placement.trainer;
+    placement.samplers_here = placement.trains_there ? placement.samplers : 0;
     return placement;
   }
   if (request.device != "auto" || !request.sampler_device.empty() || !request.judges.empty())
     BadPlace(request.place, "it takes the place of --device, --sampler-device and --judge");
   const auto roles = RolesOf(request.place, request.gpus);
-  if (const auto trainer = roles.find("trainer"); trainer != roles.end()) {
+  const auto trainer = roles.find("trainer");
+  if (trainer != roles.end()) {
     const auto& gpus = trainer->second;
     if (gpus.size() != static_cast<size_t>(rank.local_ranks))
       BadPlace(request.place, fmt::format("{} GPUs are to train, and {} ranks run on this machine",
@@ -177,16 +203,9 @@ Placement PlaceRank(const PlaceRequest& request, const LocalRank& rank) {
   } else {
     placement.trainer = TrainerDevice(request, rank);
   }
-  if (const auto sampler = roles.find("sampler"); sampler != roles.end()) {
-    const auto gpu_of = [&](int local) {
-      return sampler->second[static_cast<size_t>(local) % sampler->second.size()];
-    };
-    placement.sampler = Gpu(gpu_of(rank.local));
-    placement.samplers = 0;
-    for (int local = 0; local < rank.local_ranks; ++local)
-      placement.samplers += gpu_of(local) == gpu_of(rank.local);
-  }
-  if (placement.sampler == placement.trainer) placement.sampler.clear();
+  if (const auto sampler = roles.find("sampler"); sampler != roles.end())
+    PlaceSamplers(sampler->second, trainer != roles.end() ? trainer->second : std::vector<int>{}, request,
+                  rank, &placement);
   const auto judge = roles.find("judge");
   placement.judges =
       judge != roles.end() ? OwnShare(GpusOf(judge->second), rank) : Judges(request, rank, placement.trainer);

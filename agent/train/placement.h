@@ -37,7 +37,9 @@ struct PlaceRequest {
 struct Placement {
   std::string trainer;              // "cpu", "cuda:0"
   std::string sampler;              // empty: the weights in training are sampled
-  int samplers = 1;                 // second copies on that GPU: this rank's and those of others
+  int samplers = 1;                 // second copies on that device: this rank's and those of others
+  bool trains_there = false;        // a rank trains on the device of this one's second copy
+  int samplers_here = 0;            // second copies on the device that trains
   std::vector<std::string> judges;  // as in the request where the default is the environment's choice
 };
 

@@ -90,16 +90,18 @@ std::optional<Error> TrainerProcess::PermanentFailure() {
   return failure_;
 }
 
-TrainerProcess::Opened TrainerProcess::Open(const local::TrainOptions& options, const Sampled* sampled) {
+std::vector<int64_t> TrainerProcess::FreeBytes(const std::vector<std::string>& devices) {
+  return Ask({{"free", devices}}, "available");
+}
+
+TrainerProcess::Opened TrainerProcess::Open(const local::TrainOptions& options,
+                                            const local::SamplingOptions* sampled) {
   nlohmann::json request = {{"open", local::ToJson(options)}};
   if (sampled != nullptr) {
     folder_.emplace(std::filesystem::temp_directory_path(), "kevin-trainer");
-    request["sample"] = {{"socket", (folder_->path() / "socket").string()},
-                         {"device", sampled->device},
-                         {"context_tokens", sampled->context_tokens},
-                         {"cache_tokens", sampled->cache_tokens},
-                         {"judge_bytes", sampled->judge_bytes},
-                         {"samplers", sampled->samplers}};
+    local::SamplingOptions served = *sampled;
+    served.socket = (folder_->path() / "socket").string();
+    request["sample"] = local::ToJson(served);
   }
   const nlohmann::json opened = Ask(request, "opened");
   return {opened.at("steps"),          opened.at("checkpoint"),

@@ -14,6 +14,7 @@
 #include "env/sandbox/sandbox.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/options.h"
+#include "policies/local/train/sampling_options.h"
 
 namespace kevin {
 
@@ -29,21 +30,17 @@ class TrainerProcess {
     int64_t context = 0;  // tokens of prompt and reply
     bool split = false;   // all ranks compute its answers together; it is rank 0's
   };
-  // The user's part of local::SamplingOptions.
-  struct Sampled {
-    std::string device;
-    int64_t context_tokens = 0, cache_tokens = 0, judge_bytes = 0;
-    int samplers = 1;
-  };
-
   // Starts kevin-trainer with this process's standard error and environment. This and the functions below
   // throw the trainer's own Error, Error(kMachine) where the program is not built, and Error(kBroken) when it
   // ended.
   TrainerProcess();
   ~TrainerProcess();  // lets the trainer end, for some seconds; then kills it
 
-  // `sampled`: the model also answers requests, on a Unix socket in a private folder; null: it does not.
-  Opened Open(const local::TrainOptions& options, const Sampled* sampled = nullptr);
+  // Memory that is available on devices now, in bytes; 0: unknown. Waits for no rank.
+  std::vector<int64_t> FreeBytes(const std::vector<std::string>& devices);
+  // `sampled`: the model also answers requests, on a Unix socket in a private folder, whose path is filled in; null: it does
+  // not.
+  Opened Open(const local::TrainOptions& options, const local::SamplingOptions* sampled = nullptr);
   local::StepFigures Step(const local::Batch& batch);
   // Gives a second copy of the weights, on the sampler's device, those of the trainer; after Step and Restore. Until then
   // answers come from the weights before. Returns the seconds that it took. Waits for no rank.

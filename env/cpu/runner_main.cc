@@ -167,7 +167,7 @@ int Exec(bool namespaces, const std::vector<std::string>& arguments) {
     if (arguments[i] == "--memory-mb") sandbox.max_memory_bytes = std::stoll(value) << 20;
     if (arguments[i] == "--cpu-s") sandbox.cpu_limit_s = std::stoll(value);
     if (arguments[i] == "--strict") strict = true;
-    if (arguments[i] == "--gpu") sandbox.profile = SandboxProfile::kGpuPythonBuild;
+    if (arguments[i] == "--gpu") sandbox.profile = SandboxProfile::kGpuTool;
     if (arguments[i] == "--file-mb") sandbox.max_file_bytes = std::stoll(value) << 20;
   }
   std::vector<char*> argv;

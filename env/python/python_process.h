@@ -14,7 +14,7 @@ namespace kevin {
 
 // What a sandboxed script may do: read the system's folders and `visible`, write to `work`, its home. It has no network,
 // of the environment only what Python and torch read, and of the machine no more than UsageLimitsOfScript. The sandbox
-// is that of compilers, with a GPU that of candidates in Python before they are timed (env/sandbox).
+// is that of compilers, with a GPU that of NVIDIA's tools, which needs namespaces (env/sandbox).
 struct PythonSandbox {
   std::filesystem::path work;  // a folder that exists
   std::vector<std::filesystem::path> visible;

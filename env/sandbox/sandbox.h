@@ -20,8 +20,9 @@ enum class SandboxProfile {
   kCompiler,   // reads untrusted text
   kCandidate,  // runs untrusted code
   kGpuRunner,  // no untrusted code runs on the host: limits the damage of an escape
-  // One of NVIDIA's tools with a candidate under it. It may have processes, sockets and temporary files, so
-  // there is no Landlock.
+  // One of NVIDIA's tools with a candidate under it, or a program that compiles and runs the reference with torch. It makes
+  // its CUDA context in the sandbox: it may have processes, sockets of its own network and temporary files, and there is
+  // no Landlock.
   kGpuTool,
   // The trusted side: runs references, which are texts of others, and starts runners. It sees the folders in
   // read_only and writable, /proc and /sys, and has no network.

@@ -2,19 +2,33 @@
 
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
+#include <c10/core/AllocatorConfig.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
 #include "env/error.h"
 
 namespace kevin::local {
+namespace {
+
+// Before the first tensor on a GPU: segments stay as they were made.
+void LetSegmentsGrow() {
+  if (std::getenv("PYTORCH_ALLOC_CONF") != nullptr || std::getenv("PYTORCH_CUDA_ALLOC_CONF") != nullptr)
+    return;
+  if (c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments()) return;
+  c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
+}
+
+}  // namespace
 
 void OpenCuda(c10::Device device) {
   if (!device.is_cuda()) return;
+  LetSegmentsGrow();
   for (const char* library : {"libc10_cuda.so", "libtorch_cuda.so"}) {
     if (dlopen(library, RTLD_NOW | RTLD_GLOBAL)) continue;
     const char* why = dlerror();
@@ -31,6 +45,10 @@ void OpenCuda(c10::Device device) {
                 "torch cannot use this GPU: " + std::string(error.what_without_backtrace()).substr(0, 1000),
                 "run `kevin doctor`");
   }
+}
+
+void ReturnFreeMemory(c10::Device device) {
+  if (device.is_cuda()) at::accelerator::emptyCache();
 }
 
 int64_t FreeBytesOf(c10::Device device) {

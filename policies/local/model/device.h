@@ -11,8 +11,14 @@
 namespace kevin::local {
 
 // Loads torch's CUDA library, which no program is linked to, and makes `device` the current one of this
-// thread. Does nothing for a CPU. Throws Error(kMachine) that names what is missing.
+// thread. Does nothing for a CPU. Throws Error(kMachine) that names what is missing. Torch takes memory from a GPU in segments
+// that grow (expandable_segments), so that what was freed serves tensors of other sizes, unless PYTORCH_ALLOC_CONF or
+// PYTORCH_CUDA_ALLOC_CONF is set. Such memory cannot be given to other processes by CUDA's IPC handles; nothing here does.
 void OpenCuda(c10::Device device);
+
+// Gives the memory that torch keeps for further tensors back to the GPU; between phases that need blocks of other sizes, or for
+// other users of the device. Waits for it. Does nothing for a CPU.
+void ReturnFreeMemory(c10::Device device);
 
 // Memory of the device that is free now; of a CPU, main memory available to programs. 0: unknown.
 int64_t FreeBytesOf(c10::Device device);

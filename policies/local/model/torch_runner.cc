@@ -1,7 +1,6 @@
 #include "policies/local/model/torch_runner.h"
 
 #include <ATen/ATen.h>
-#include <ATen/DeviceAccelerator.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
@@ -132,12 +131,12 @@ void TorchRunner::MakeCache() {
 // Through the driver: torch would cut the freed memory into pieces, and not find so large a block again.
 void TorchRunner::GiveUpCache() {
   cache_.numbers = at::Tensor();
-  if (model_.Options().device.is_cuda()) at::accelerator::emptyCache();
+  ReturnFreeMemory(model_.Options().device);
 }
 
 void TorchRunner::WeightsChanged() {
   if (cache_.numbers.defined()) return;
-  if (model_.Options().device.is_cuda()) at::accelerator::emptyCache();
+  ReturnFreeMemory(model_.Options().device);
   MakeCache();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <set>
@@ -33,6 +34,16 @@ std::vector<std::string> TargetsOf(const LoraOptions& options) {
     begin = end + 1;
   }
   return targets;
+}
+
+bool NeedsReference(const TrainOptions& options) {
+  return options.loss.surrogate == Surrogate::kPreference || options.loss.kl != KlEstimator::kNone;
+}
+
+bool IsReferenceBelowAdapters(const TrainOptions& options) {
+  std::error_code different;
+  return options.lora.rank > 0 && (options.reference.empty() ||
+                                   std::filesystem::equivalent(options.reference, options.model, different));
 }
 
 NLOHMANN_JSON_SERIALIZE_ENUM(Surrogate, {{Surrogate::kClip, "clip"},

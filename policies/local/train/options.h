@@ -108,6 +108,11 @@ struct TrainOptions {
   bool resume = false;  // from the newest checkpoint in `output`, if any
 };
 
+// Log-probabilities are compared with those of a reference model.
+bool NeedsReference(const TrainOptions& options);
+// The reference is the model at the start, which is there without the adapters.
+bool IsReferenceBelowAdapters(const TrainOptions& options);
+
 nlohmann::json ToJson(const TrainOptions& options);
 // Missing members keep their defaults. Throws Error(kBadRequest) that names an unknown member or an invalid
 // value.

@@ -77,6 +77,15 @@ class GlooRanks : public Ranks {
     all->copy_(at::cat(gathered[0]));
   }
 
+  std::function<void()> StartSumShares(const at::Tensor& all, at::Tensor own) override {
+    std::vector<at::Tensor> tensors = {all.cpu()};  // on a CPU the same tensor
+    const c10::intrusive_ptr<c10d::Work> work = group_->allreduce(tensors);
+    return [this, work, sum = tensors[0], own]() mutable {
+      work->wait();
+      own.copy_(sum.narrow(0, rank_ * own.numel(), own.numel()));
+    };
+  }
+
   void Wait() override { group_->barrier()->wait(); }
 
  private:
@@ -124,15 +133,19 @@ class WatchedRanks : public Ranks {
   }
   void Leave(const std::string& why) override { watch_->Leave(why); }
   std::function<void()> StartGather(const at::Tensor& own, at::Tensor all) override {
-    std::function<void()> wait;
-    Guarded([&] { wait = group_->StartGather(own, std::move(all)); });
-    return [this, wait] { Guarded(wait); };
+    return Started([&] { return group_->StartGather(own, std::move(all)); });
   }
-  void SumShares(const at::Tensor& all, at::Tensor* own) override {
-    Guarded([&] { group_->SumShares(all, own); });
+  std::function<void()> StartSumShares(const at::Tensor& all, at::Tensor own) override {
+    return Started([&] { return group_->StartSumShares(all, std::move(own)); });
   }
 
  private:
+  std::function<void()> Started(const std::function<std::function<void()>()>& start) {
+    std::function<void()> wait;
+    Guarded([&] { wait = start(); });
+    return [this, wait] { Guarded(wait); };
+  }
+
   void Guarded(const std::function<void()>& body) {
     try {
       body();

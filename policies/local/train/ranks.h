@@ -34,11 +34,13 @@ class Ranks {
     Gather(own, &all);
     return [] {};
   }
-  // The sum of all ranks' `all`, of which `*own` gets this rank's part (Size() parts). May change `all`.
-  virtual void SumShares(const at::Tensor& all, at::Tensor* own) {
+  // The sum of all ranks' `all`, of which `own` gets this rank's part (Size() parts), begun; the result waits for its end.
+  // `all` and `own` live until then and are not touched meanwhile. May change `all`.
+  virtual std::function<void()> StartSumShares(const at::Tensor& all, at::Tensor own) {
     at::Tensor sum = all;
     Sum(&sum);
-    own->copy_(sum.narrow(0, Rank() * own->numel(), own->numel()));
+    own.copy_(sum.narrow(0, Rank() * own.numel(), own.numel()));
+    return [] {};
   }
 };
 

@@ -11,9 +11,11 @@
 
 #include "env/error.h"
 #include "policies/local/fused/fused_runner.h"
+#include "policies/local/model/device.h"
 #include "policies/local/serve/http_server.h"
 #include "policies/local/serve/served_model.h"
 #include "policies/local/train/serve_training.h"
+#include "policies/local/train/train_plan.h"
 
 namespace kevin::local {
 namespace {
@@ -22,9 +24,9 @@ namespace fs = std::filesystem;
 
 constexpr int kPageTokens = 32;
 constexpr int kStepTokensOnCpu = 256, kStepTokensOnGpu = 2048;
-constexpr int64_t kContextsOnCpu = 4;
-// The cache is given up while the model learns; the rest is for the activations of sampling, and for a judge.
-constexpr double kShareOnGpu = 0.6, kShareBesideJudge = 0.9;
+// The cache is given up while the model learns, unless it is a second copy's; the rest is for the activations of sampling, and
+// for others on the device.
+constexpr double kShareOnGpu = 0.6, kShareBesideOthers = 0.9;
 
 double SteadySeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -37,26 +39,28 @@ std::shared_future<std::string> Known(const std::string& identity) {
   return promise.get_future().share();
 }
 
-int64_t CacheTokens(const LanguageModel& model, const SamplingOptions& options, int64_t context) {
+int64_t CacheTokens(const LanguageModel& model, const SamplingOptions& options, int64_t context,
+                    int64_t learning_bytes) {
   if (options.cache_tokens > 0) return options.cache_tokens;
   const at::Device device = model.Options().device;
   if (device.is_cpu()) return kContextsOnCpu * context;
   const ModelConfig& c = model.Config();
   const int64_t token = int64_t{2} * c.layers * c.kv_heads * c.head_dim * BytesOf(model.Options().dtype);
-  at::accelerator::emptyCache();
+  ReturnFreeMemory(device);
   const auto free = static_cast<double>(at::accelerator::getMemoryInfo(device.index()).first);
-  const auto judge = static_cast<double>(options.judge_bytes);
+  const auto judge = static_cast<double>(options.judge_bytes), learning = static_cast<double>(learning_bytes);
   // Second copies of other ranks may be made on this device at the same time, or later.
-  const auto usable = static_cast<int64_t>(std::min(free * kShareOnGpu, free * kShareBesideJudge - judge) /
-                                           std::max(options.samplers, 1));
+  const auto usable =
+      static_cast<int64_t>(std::min(free * kShareOnGpu, free * kShareBesideOthers - judge - learning) /
+                           std::max(options.samplers, 1));
   const int64_t tokens = usable / token;
   if (tokens >= context) return tokens;
   throw Error(
       ExitCode::kMachine,
-      fmt::format("{:.1f} GB are free beside weights and optimiser{}, and sampling up to {} tokens needs "
+      fmt::format("{:.1f} GB are free beside weights and optimiser{}{}, and sampling up to {} tokens needs "
                   "{:.1f} GB",
                   free / 1e9, judge > 0 ? fmt::format(", {:.1f} of them for the judge", judge / 1e9) : "",
-                  context,
+                  learning > 0 ? fmt::format(", {:.1f} of them for learning", learning / 1e9) : "", context,
                   static_cast<double>(context * token * std::max(options.samplers, 1)) / 1e9 / kShareOnGpu),
       "sample shorter texts (--context), train adapters (--lora 32), keep the optimiser in main memory "
       "(--optimizer-on-cpu), or sample on another GPU (--sampler-device cuda:1)");
@@ -64,13 +68,15 @@ int64_t CacheTokens(const LanguageModel& model, const SamplingOptions& options, 
 
 }  // namespace
 
-TorchRunnerOptions RunnerOptionsFor(const LanguageModel& model, const SamplingOptions& options) {
+TorchRunnerOptions RunnerOptionsFor(const LanguageModel& model, const SamplingOptions& options,
+                                    int64_t learning_bytes) {
   const int64_t context = options.context_tokens > 0
                               ? std::min<int64_t>(options.context_tokens, model.Config().context)
                               : model.Config().context;
+  const int64_t tokens = CacheTokens(model, options, context, learning_bytes);
   TorchRunnerOptions runner;
   runner.page_tokens = kPageTokens;
-  runner.pages = static_cast<int>((CacheTokens(model, options, context) + kPageTokens - 1) / kPageTokens);
+  runner.pages = static_cast<int>((tokens + kPageTokens - 1) / kPageTokens);
   runner.context_tokens = static_cast<int>(context);
   runner.step_tokens = model.Options().device.is_cpu() ? kStepTokensOnCpu : kStepTokensOnGpu;
   return runner;
@@ -178,9 +184,11 @@ class SampledModel::Impl {
 };
 
 SampledModel::SampledModel(LanguageModel& model, std::unique_ptr<LanguageModel> second,
-                           const TrainOptions& training, const SamplingOptions& options, int64_t version) {
+                           const TrainOptions& training, const SamplingOptions& options, int64_t version,
+                           int64_t learning_bytes) {
   LanguageModel& sampled = second ? *second : model;
-  std::unique_ptr<ModelRunner> runner = MakeModelRunner(sampled, RunnerOptionsFor(sampled, options));
+  std::unique_ptr<ModelRunner> runner =
+      MakeModelRunner(sampled, RunnerOptionsFor(sampled, options, learning_bytes));
   impl_ = std::make_unique<Impl>(&model, std::move(second), std::move(runner), nullptr, training, options,
                                  version);
 }

@@ -55,29 +55,11 @@ ModelOptions ModelOptionsFor(const TrainOptions& options) {
   return model;
 }
 
-bool IsSameFolder(const std::string& a, const std::string& b) {
-  std::error_code different;
-  return fs::equivalent(a, b, different);
-}
-
-bool NeedsReference(const TrainOptions& options) {
-  return options.loss.surrogate == Surrogate::kPreference || options.loss.kl != KlEstimator::kNone;
-}
-
-// The reference is the model at the start, which is there without the adapters.
-bool IsBelowAdapters(const TrainOptions& options) {
-  return options.lora.rank > 0 &&
-         (options.reference.empty() || IsSameFolder(options.reference, options.model));
-}
-
-SamplingOptions SamplingOptionsFromJson(const Json& json) {
-  SamplingOptions options;
-  json.at("socket").get_to(options.socket), json.at("device").get_to(options.device);
-  json.at("context_tokens").get_to(options.context_tokens);
-  json.at("cache_tokens").get_to(options.cache_tokens);
-  json.at("judge_bytes").get_to(options.judge_bytes);
-  json.at("samplers").get_to(options.samplers);
-  return options;
+// Makes a GPU the current device.
+int64_t FreeBytesOn(const std::string& name) {
+  const at::Device device(name);
+  OpenCuda(device);
+  return FreeBytesOf(device);
 }
 
 class Service {
@@ -97,9 +79,14 @@ class Service {
       const TrainOptions options = TrainOptionsFromJson(request.at("open"));
       std::optional<SamplingOptions> sampling;
       if (request.contains("sample")) sampling = SamplingOptionsFromJson(request.at("sample"));
-      Json opened = Open(options, sampling);
+      Json opened = Open(options, sampling ? &*sampling : nullptr);
       if (sampling) Sample(trainer_->options(), *sampling, &opened);
       return {{"opened", std::move(opened)}};
+    }
+    if (request.contains("free")) {
+      Json free = Json::array();
+      for (const Json& device : request.at("free")) free.push_back(FreeBytesOn(device.get<std::string>()));
+      return {{"available", std::move(free)}};
     }
     if (trainer_ == nullptr) throw Error(ExitCode::kBroken, "the trainer was not opened");
     if (request.contains("step")) return {{"figures", ToJson(Step(BatchFromJson(request.at("step"))))}};
@@ -113,7 +100,7 @@ class Service {
   }
 
  private:
-  Json Open(TrainOptions options, const std::optional<SamplingOptions>& sampling) {
+  Json Open(TrainOptions options, const SamplingOptions* sampling) {
     OpenCuda(at::Device(options.device));
     ranks_ = RanksFromEnvironment(
         kRankSeconds, at::Device(options.device),
@@ -124,7 +111,7 @@ class Service {
     // from_base needs the weights of the base; a checkpoint's weights come with its optimiser.
     model_ = Loaded(options, options.from_base ? "" : checkpoint);
     LanguageModel* reference = nullptr;
-    if (NeedsReference(options) && IsBelowAdapters(options)) {
+    if (NeedsReference(options) && IsReferenceBelowAdapters(options)) {
       reference = model_.get();
     } else if (NeedsReference(options)) {
       TrainOptions frozen = options;
@@ -156,27 +143,29 @@ class Service {
     }
   }
 
-  // Says what the run needs before anything is loaded, and decides whether activations are recomputed, and whether the ranks
-  // sample together.
-  void Plan(TrainOptions* options, const std::optional<SamplingOptions>& sampling) const {
+  // Says what the run needs before anything is loaded, and decides whether activations are recomputed, whether the ranks
+  // sample together, and what a second copy leaves to learning. `sampling`: null: the model is not sampled.
+  void Plan(TrainOptions* options, const SamplingOptions* sampling) {
     const at::Device device(options->device);
     const ModelConfig config = ReadModelConfig(options->model);
     TrainPlanRequest request;
     request.ranks = ranks_->Size(), request.device_bytes = FreeBytesOf(device);
-    request.has_reference = NeedsReference(*options) && !IsBelowAdapters(*options);
-    if (sampling && sampling->device.empty()) {
-      request.context_tokens = sampling->context_tokens > 0 ? sampling->context_tokens : config.context;
-      request.cache_tokens = sampling->cache_tokens, request.judge_bytes = sampling->judge_bytes;
+    request.has_reference = NeedsReference(*options) && !IsReferenceBelowAdapters(*options);
+    if (sampling != nullptr) {
+      RequestSampling(config, options->device, *sampling, FreeBytesOn, &request);
+      OpenCuda(device);  // the current one again
     }
+    ranks_->Wait();  // before the first one loads what takes memory of the others' devices
     options->split_sampler = IsSplit(config, *options, request);
     options->choose_split_sampler = false;
     const TrainPlan plan = PlanTraining(config, *options, request);
     options->recompute = plan.recompute;
+    if (sampling != nullptr && sampling->trains_there) learning_bytes_ = plan.transient;
     if (ranks_->Rank() == 0) fmt::print(stderr, "kevin-trainer: {}\n", Printable(plan.text));
     if (plan.fits) return;
     // The plan is an estimate: what it misses by little is tried.
-    const int64_t sampling_bytes = plan.split ? plan.split_sampling : plan.sampling;
-    if (device.is_cuda() && std::max({plan.learning, sampling_bytes, plan.loading}) > request.device_bytes)
+    if ((device.is_cuda() && plan.needed > request.device_bytes) ||
+        (request.copies.device.starts_with("cuda") && plan.there > request.copies.there_bytes))
       throw Error(ExitCode::kMachine, plan.text, plan.next);
     if (ranks_->Rank() == 0) fmt::print(stderr, "kevin-trainer: {}\n", Printable(plan.next));
   }
@@ -219,14 +208,15 @@ class Service {
   void Sample(const TrainOptions& options, const SamplingOptions& sampling, Json* opened) {
     if (options.split_sampler) return SampleTogether(sampling, opened);
     std::unique_ptr<LanguageModel> second;
+    ranks_->Wait();  // for the memory of those that train where this one samples
     if (!sampling.device.empty()) {
       TrainOptions elsewhere = options;
       elsewhere.device = sampling.device;
       second = make_model_(elsewhere, "");
       OpenCuda(at::Device(options.device));
     }
-    sampled_ =
-        std::make_unique<SampledModel>(*model_, std::move(second), options, sampling, trainer_->StepsDone());
+    sampled_ = std::make_unique<SampledModel>(*model_, std::move(second), options, sampling,
+                                              trainer_->StepsDone(), learning_bytes_);
     (*opened)["url"] = sampled_->Url(), (*opened)["model"] = sampled_->Name();
     (*opened)["context"] = sampled_->ContextTokens();
   }
@@ -277,6 +267,7 @@ class Service {
   const ModelMaker& make_model_;
   const std::function<void(const Error&)> on_lost_;
   std::unique_ptr<Ranks> ranks_;
+  int64_t learning_bytes_ = 0;           // on the device of a second copy
   std::unique_ptr<Ranks> sums_, texts_;  // where the ranks sample together; texts_: on GPUs
   std::unique_ptr<LanguageModel> model_, reference_;
   std::unique_ptr<Trainer> trainer_;

@@ -18,6 +18,7 @@
 #include "policies/local/model/language_model.h"
 #include "policies/local/model/torch_runner.h"
 #include "policies/local/train/options.h"
+#include "policies/local/train/sampling_options.h"
 
 namespace kevin::local {
 
@@ -31,19 +32,6 @@ std::unique_ptr<LanguageModel> LoadForTraining(const TrainOptions& options, cons
 // rank is lost, the error may be sent between two answers, and ends the process, whatever it waits for.
 void ServeTraining(int in, int out, const ModelMaker& make_model = LoadForTraining);
 
-struct SamplingOptions {
-  std::string socket;      // Unix socket of the server; readable by its owner only
-  std::string device;      // of a second set of weights; empty: the trainer's own weights are used
-  int context_tokens = 0;  // limit of prompt and answer; 0: the model's, or what the cache holds
-  // Of keys and values; 0: on a CPU some contexts, on a GPU 60 % of the free memory, and less where the judge needs more than
-  // the rest.
-  int64_t cache_tokens = 0;
-  int64_t judge_bytes =
-      0;  // that judging takes on the device where the model is sampled; 0: it is not judged there
-  int samplers =
-      1;  // ranks that have a second set of weights on this device; each takes its part of the memory
-};
-
 // A server over the model being trained: an engine on a Unix socket over the same weights that the trainer
 // writes to, so that nothing is copied; or over a second set of weights on another device, updated after each
 // step.
@@ -53,9 +41,10 @@ struct SamplingOptions {
 class SampledModel {
  public:
   // `second`: the second set of weights; null: one set only. `model` must outlive this. `version`: the steps
-  // that the model has learnt. Throws Error(kMachine) when the cache does not fit.
+  // that the model has learnt. `learning_bytes`: that learning will take on the device of the second set. Throws
+  // Error(kMachine) when the cache does not fit.
   SampledModel(LanguageModel& model, std::unique_ptr<LanguageModel> second, const TrainOptions& training,
-               const SamplingOptions& options, int64_t version);
+               const SamplingOptions& options, int64_t version, int64_t learning_bytes = 0);
   // Over `runner`, which computes with copies of the weights; `refresh` brings them up to date at the end of each update.
   SampledModel(std::unique_ptr<ModelRunner> runner, std::function<void()> refresh,
                const TrainOptions& training, const SamplingOptions& options, int64_t version);
@@ -83,6 +72,7 @@ class SampledModel {
 };
 
 // The pages of a runner's cache for `model`, and its other limits. Throws Error(kMachine) when they do not fit.
-TorchRunnerOptions RunnerOptionsFor(const LanguageModel& model, const SamplingOptions& options);
+TorchRunnerOptions RunnerOptionsFor(const LanguageModel& model, const SamplingOptions& options,
+                                    int64_t learning_bytes = 0);
 
 }  // namespace kevin::local

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "env/error.h"
 
@@ -135,16 +136,25 @@ void ShardedWeights::End(int layer) {
 
 void ShardedWeights::Take(int layer, const std::vector<at::Tensor>& gradients) {
   const c10::NoGradGuard no_gradients;
+  FinishSums();  // before these gradients take memory
   for (Piece& piece : layers_[static_cast<size_t>(layer)].pieces) {
     at::Tensor all = at::zeros({piece.share * ranks_.Size()}, piece.flat.options().dtype(at::kFloat));
     for (size_t k = 0; k < piece.leaves.size(); ++k) {
       const at::Tensor& gradient = gradients[piece.leaves[k]];
       if (gradient.defined()) all.narrow(0, piece.begins[k], gradient.numel()).copy_(gradient.reshape(-1));
     }
-    at::Tensor own = at::empty({piece.share}, all.options());
-    ranks_.SumShares(all, &own);
-    RequireGradient(&piece);
-    piece.gradient.add_(own.to(piece.gradient.device()));
+    const at::Tensor own = at::empty({piece.share}, all.options());
+    sums_.push_back({&piece, own, ranks_.StartSumShares(all, own)});
+  }
+}
+
+void ShardedWeights::FinishSums() {
+  const c10::NoGradGuard no_gradients;
+  for (Sum& sum : std::exchange(sums_, {})) {
+    sum.wait();
+    sum.wait = nullptr;  // and the whole gradients, which it kept
+    RequireGradient(sum.piece);
+    sum.piece->gradient.add_(sum.own.to(sum.piece->gradient.device()));
   }
 }
 
@@ -165,7 +175,6 @@ void ShardedWeights::MakeWhole() {
     StartGathering(static_cast<int>(l) + 1);
     for (Piece& piece : layers_[l].pieces) Finish(&piece);
   }
-  DropGradients();
   is_whole_ = true;
 }
 
@@ -182,21 +191,22 @@ void ShardedWeights::VisitLayers(const std::function<void(int layer)>& visit) {
 }
 
 void ShardedWeights::DropGradients() {
+  FinishSums();
   EachPiece([](Piece& piece) { piece.gradient.reset(); });
 }
 
-double ShardedWeights::SumOfSquares() const {
+double ShardedWeights::SumOfSquares() {
+  FinishSums();
   double squares = 0;
-  for (const LayerShards& layer : layers_) {
-    for (const Piece& piece : layer.pieces) {
-      if (piece.gradient.defined()) squares += SquaresOf(piece.gradient);
-    }
-  }
+  EachPiece([&](const Piece& piece) {
+    if (piece.gradient.defined()) squares += SquaresOf(piece.gradient);
+  });
   return squares;
 }
 
 void ShardedWeights::Update(double learning_rate, double gradient_scale) {
   const c10::NoGradGuard no_gradients;
+  FinishSums();
   EachPiece([&](Piece& p) {
     RequireGradient(&p);
     if (gradient_scale < 1) p.gradient.mul_(gradient_scale);
@@ -209,6 +219,7 @@ void ShardedWeights::Update(double learning_rate, double gradient_scale) {
 }
 
 void ShardedWeights::Discard() {
+  FinishSums();
   EachPiece([](Piece& piece) {
     if (piece.gradient.defined()) piece.gradient.zero_();
   });

@@ -1,8 +1,8 @@
 #pragma once
 // The layers' weights of a model, of which each rank keeps a share (arXiv 1910.02054, stage 3): float32 weights, Adam's
 // moments and summed gradients. While the model learns, the whole weights of a layer are there only while it runs: they
-// are gathered ahead, one layer before they are used, and its gradients are summed and cut into shares behind. Forward
-// passes keep the inputs of the layers alone, and each layer runs again in the backward pass.
+// are gathered ahead, one layer before they are used, and its gradients are summed and cut into shares behind, while the
+// layer before it runs backward; those of one layer at most are on the way. Forward passes keep the inputs of the layers alone, and each layer runs again in the backward pass.
 //
 // The embedding, the last norm and the head stay whole; Optimizer has them.
 //
@@ -37,15 +37,14 @@ class ShardedWeights {
   ShardedWeights(const ShardedWeights&) = delete;
   ShardedWeights& operator=(const ShardedWeights&) = delete;
 
-  void Release();  // frees what other ranks have a share of; the model then only learns
-  void
-  MakeWhole();  // gathers all weights: sampling and saving need them. Their addresses change, gradients are dropped.
+  void Release();    // frees what other ranks have a share of; the model then only learns
+  void MakeWhole();  // gathers all weights: sampling and saving need them. Their addresses change.
   // Calls `visit` with each layer while its weights are whole, two layers at a time unless all are. For what takes of
   // each layer only a part, or takes it elsewhere.
   void VisitLayers(const std::function<void(int layer)>& visit);
-  void DropGradients();  // and their memory
+  void DropGradients();  // and their memory, which is not planned for beside whole weights
 
-  double SumOfSquares() const;  // of this rank's gradients
+  double SumOfSquares();  // of this rank's gradients
   void Update(double learning_rate, double gradient_scale);
   void Discard();  // the gradients
 
@@ -73,6 +72,13 @@ class ShardedWeights {
     std::vector<Piece> pieces;
   };
 
+  // A sum of gradients on the way.
+  struct Sum {
+    Piece* piece = nullptr;
+    at::Tensor own;              // [share] float32
+    std::function<void()> wait;  // until `own` is there
+  };
+
   void Lay(int layer, LayerShards* shards);
   void Begin(int layer, bool backward);
   void End(int layer);
@@ -81,6 +87,7 @@ class ShardedWeights {
   void Finish(Piece* piece);
   static void Free(Piece* piece);
   static void RequireGradient(Piece* piece);
+  void FinishSums();
   template <typename Visit>
   void EachPiece(const Visit& visit) {
     for (LayerShards& layer : layers_)
@@ -91,6 +98,7 @@ class ShardedWeights {
   const AdamOptions options_;
   Ranks& ranks_;
   std::vector<LayerShards> layers_;
+  std::vector<Sum> sums_;  // of one layer
   bool is_whole_ = true;
 };
 

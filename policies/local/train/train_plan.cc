@@ -91,8 +91,8 @@ class Planner {
     if (request_.has_reference) plan_.reference = plan_.weights;
     const bool adapters = options_.lora.rank > 0;
     if (adapters) plan_.weights += 4 * plan_.trained;
-    const int64_t sums = options_.adam.on_cpu ? 0 : 4 * plan_.trained;
-    plan_.gradients = plan_.trained * (adapters ? 4 : bytes_) + sums;
+    sums_ = options_.adam.on_cpu ? 0 : 4 * plan_.trained;
+    plan_.gradients = plan_.trained * (adapters ? 4 : bytes_) + sums_;
     plan_.optimizer = options_.adam.on_cpu ? 0 : 12 * plan_.trained / request_.ranks;
     if (request_.ranks > 1 && !options_.adam.on_cpu)
       plan_.gathering = 4 * std::max(largest, std::min<int64_t>(plan_.trained, int64_t{64} << 20));
@@ -100,6 +100,8 @@ class Planner {
     if (options_.shard) Shard();
     const int64_t token = int64_t{2} * config_.layers * config_.kv_heads * config_.head_dim * bytes_;
     plan_.cache = token * (request_.cache_tokens > 0 ? request_.cache_tokens : request_.context_tokens);
+    plan_.copy_cache = token * CopyTokens();
+    plan_.there = copies_.there * Copy() + (copies_.there > 0 ? copies_.judge_bytes : 0);
     if (options_.shard && WhyNotSplit(config_, options_.quantization, request_.ranks).reason.empty()) Split();
   }
 
@@ -117,6 +119,10 @@ class Planner {
                            std::max(cache, 2 * bytes_ * layer_) + plan_.reference;
   }
 
+  int64_t CopyTokens() const {
+    return copies_.cache_tokens > 0 ? copies_.cache_tokens : copies_.context_tokens;
+  }
+  int64_t Copy() const { return plan_.whole_weights + plan_.copy_cache; }
   int64_t SumsOfEnds() const { return options_.adam.on_cpu ? 0 : 4 * ends_; }
 
   void Shard() {
@@ -128,8 +134,9 @@ class Planner {
     ends_ = ends, layer_ = layer;
     const bool on_cpu = options_.adam.on_cpu;
     plan_.weights = bytes_ * (ends + 2 * layer);
-    plan_.gradients =
-        ends * (bytes_ + (on_cpu ? 0 : 4)) + layer * (bytes_ + 4) + (on_cpu ? 0 : 4 * layers / ranks);
+    sums_ = on_cpu ? 0 : 4 * ends + 4 * layers / ranks;
+    // Of one layer: autograd's, and those on the way in float32, with this rank's part of their sum.
+    plan_.gradients = ends * bytes_ + layer * (bytes_ + 4) + 4 * layer / ranks + sums_;
     whole_ = plan_.whole_weights + plan_.optimizer + SumsOfEnds();
     plan_.gathering = ranks > 1 && !on_cpu ? 4 * std::max<int64_t>(ends / 2, 1) : 0;
   }
@@ -142,11 +149,14 @@ class Planner {
   }
   int64_t Fixed() const { return plan_.weights + plan_.reference + plan_.gradients + plan_.optimizer; }
 
+  static int64_t Usable(int64_t bytes) {
+    return static_cast<int64_t>(static_cast<double>(bytes) * kUsableShare) - kReserved;
+  }
+
   void Decide() {
-    const int64_t usable =
-        static_cast<int64_t>(static_cast<double>(request_.device_bytes) * kUsableShare) - kReserved;
+    const int64_t usable = Usable(request_.device_bytes), copies = copies_.here * Copy();
     const auto learning = [&](int64_t token) {
-      return Fixed() + std::max(options_.micro_tokens * token + plan_.logits, plan_.gathering);
+      return Fixed() + copies + std::max(options_.micro_tokens * token + plan_.logits, plan_.gathering);
     };
     const bool known = request_.device_bytes > 0;
     if (known && !plan_.recompute && options_.choose_recompute)
@@ -154,24 +164,53 @@ class Planner {
     const int64_t token = plan_.recompute ? recomputed_token_ : whole_token_;
     plan_.activations = options_.micro_tokens * token;
     plan_.learning = learning(token);
-    plan_.sampling = whole_ > 0 || request_.context_tokens > 0
-                         ? (whole_ > 0 ? whole_ : Fixed()) + plan_.cache + request_.judge_bytes
+    plan_.transient = plan_.learning - copies - Fixed() + plan_.gradients - sums_;
+    plan_.sampling = whole_ > 0 || request_.context_tokens > 0 || copies > 0
+                         ? (whole_ > 0 ? whole_ : Fixed()) + copies + plan_.cache + request_.judge_bytes
                          : 0;
     const bool is_too_large = known && plan_.sampling > usable;
     plan_.split = options_.split_sampler || (options_.choose_split_sampler && is_too_large &&
                                              plan_.split_sampling > 0 && plan_.split_sampling <= usable);
     if (plan_.split) plan_.loading = Loading();
-    plan_.fits = !known || std::max({plan_.learning, Sampling(), plan_.loading}) <= usable;
-    plan_.tokens_that_fit = known ? std::max<int64_t>(0, (usable - Fixed() - plan_.logits) / token) : 0;
-    if (!plan_.fits) Advise(usable);
+    plan_.needed = std::max({plan_.learning, Sampling(), plan_.loading});
+    plan_.fits_here = !known || plan_.needed <= usable;
+    if (!plan_.fits_here)
+      plan_.misfit = fmt::format("{} GB {}, and of {} GB available {} may be used", Gb(plan_.needed),
+                                 plan_.needed == plan_.learning                    ? "while learning"
+                                 : plan_.needed == plan_.loading                   ? "while loading"
+                                 : request_.context_tokens > 0 || copies_.here > 0 ? "while sampling"
+                                                                                   : "while saving",
+                                 Gb(request_.device_bytes), Gb(std::max<int64_t>(usable, 0)));
+    fits_there_ = copies_.there_bytes == 0 || plan_.there <= Usable(copies_.there_bytes);
+    plan_.fits = plan_.fits_here && fits_there_;
+    plan_.tokens_that_fit =
+        known ? std::max<int64_t>(0, (usable - Fixed() - copies - plan_.logits) / token) : 0;
+    std::vector<std::string> ways;
+    if (!fits_there_) AdviseThere(&ways);
+    if (!plan_.fits_here) Advise(usable, &ways);
+    if (!plan_.fits) plan_.next = fmt::format("try {}", fmt::join(ways, ", or "));
   }
 
   // Changes that would make it fit, the mildest first.
-  void Advise(int64_t usable) {
-    std::vector<std::string> ways;
+  void AdviseThere(std::vector<std::string>* ways) const {
+    if (copies_.judge_bytes > 0) {
+      ways->push_back("smaller problems (--size small)");
+      ways->push_back("a GPU of its own for judging (--place)");
+    }
+    ways->push_back(copies_.cache_tokens > 0 ? "fewer --sampler-tokens" : "a shorter --context");
+    if (copies_.there > 1) ways->push_back("more GPUs for samplers (--place)");
+    if (options_.lora.rank > 0 && options_.quantization == "none") ways->push_back("--quantization nf4");
+    ways->push_back(
+        fmt::format("no second copy on {}: the weights in training are then sampled", copies_.device));
+  }
+
+  void Advise(int64_t usable, std::vector<std::string>* all) const {
+    std::vector<std::string>& ways = *all;
     if (plan_.learning > usable && plan_.tokens_that_fit >= 1024)
       ways.push_back(fmt::format("--micro-tokens {}", plan_.tokens_that_fit / 1024 * 1024));
     if (!plan_.recompute) ways.push_back("--recompute");
+    if (copies_.here > 0)
+      ways.push_back("no second copy on the device that trains (--place, --sampler-device)");
     if (Sampling() > usable && request_.context_tokens > 0) {
       if (request_.judge_bytes > 0) {
         ways.push_back("smaller problems (--size small)");
@@ -186,7 +225,14 @@ class Planner {
     if (options_.lora.rank > 0 && options_.quantization == "none") ways.push_back("--quantization nf4");
     if (options_.lora.rank == 0 && !options_.shard && request_.ranks > 1) ways.push_back("--shard");
     ways.push_back("more ranks, one a GPU: the optimiser's part of each is smaller");
-    plan_.next = fmt::format("try {}", fmt::join(ways, ", or "));
+  }
+
+  // "2 second copies of the weights, each 15.2 with keys and values of 32768 tokens (1.9)"
+  std::string CopiesText(int count) const {
+    return fmt::format("{} of the weights{}{} {} with keys and values of {} tokens ({})",
+                       count == 1 ? "a second copy" : fmt::format("{} second copies", count),
+                       options_.lora.rank > 0 ? " and adapters" : "", count == 1 ? "" : ", each",
+                       Gb(plan_.whole_weights), CopyTokens(), Gb(plan_.copy_cache));
   }
 
   void Describe() {
@@ -199,32 +245,48 @@ class Planner {
                               Gb(plan_.gradients), Gb(plan_.optimizer),
                               options_.adam.on_cpu ? " (in main memory)" : "", Gb(plan_.activations),
                               options_.micro_tokens, plan_.recompute ? ", recomputed" : "", Gb(plan_.logits));
+    if (copies_.here > 0) plan_.text += ", " + CopiesText(copies_.here);
     plan_.text += fmt::format(": {} while learning", Gb(plan_.learning));
+    if (copies_.here > 0 && request_.context_tokens == 0)
+      plan_.text += fmt::format(", {}{} while sampling", Gb(plan_.sampling), JudgeText(request_.judge_bytes));
     if (request_.context_tokens > 0)
-      plan_.text += fmt::format(
-          "; with keys and values of {} tokens ({}){} {} while sampling",
-          request_.cache_tokens > 0 ? request_.cache_tokens : request_.context_tokens, Gb(plan_.cache),
-          request_.judge_bytes > 0 ? fmt::format(" and the judge ({})", Gb(request_.judge_bytes)) : "",
-          Gb(plan_.sampling));
+      plan_.text += fmt::format("; with keys and values of {} tokens ({}){} {} while sampling",
+                                request_.cache_tokens > 0 ? request_.cache_tokens : request_.context_tokens,
+                                Gb(plan_.cache), JudgeText(request_.judge_bytes), Gb(plan_.sampling));
     if (plan_.split_sampling > 0) {
       plan_.text += fmt::format(", or {} with the sampler split over the ranks (a slice of {}, cache {})",
                                 Gb(plan_.split_sampling), Gb(plan_.slice), Gb(plan_.cache / request_.ranks));
       if (plan_.split) plan_.text += ", as it is sampled here";
     }
-    if (options_.shard && request_.context_tokens == 0)
+    if (options_.shard && request_.context_tokens == 0 && copies_.here == 0)
       plan_.text += fmt::format("; {} while saving", Gb(plan_.sampling));
-    if (request_.device_bytes == 0) return;
-    plan_.text += fmt::format("; {} GB are available: {}", Gb(request_.device_bytes),
-                              plan_.fits ? "it fits" : "it does not fit");
+    DescribeRoom(request_.device_bytes, plan_.fits_here);
+    if (copies_.there == 0) return;
+    plan_.text += fmt::format("; on {}: {}{}: {} GB", copies_.device, CopiesText(copies_.there),
+                              JudgeText(copies_.judge_bytes), Gb(plan_.there));
+    DescribeRoom(copies_.there_bytes, fits_there_);
+  }
+
+  static std::string JudgeText(int64_t bytes) {
+    return bytes > 0 ? fmt::format(" and the judge ({})", Gb(bytes)) : "";
+  }
+
+  void DescribeRoom(int64_t available, bool fits) {
+    if (available == 0) return;
+    plan_.text +=
+        fmt::format("; {} GB are available: {}", Gb(available), fits ? "it fits" : "it does not fit");
   }
 
   const ModelConfig& config_;
   const TrainOptions& options_;
   const TrainPlanRequest& request_;
+  const SecondCopies& copies_ = request_.copies;
   const int bytes_;
+  int64_t sums_ = 0;              // of gradients over a step
   int64_t whole_ = 0;             // sharded, while all weights are there
   int64_t ends_ = 0, layer_ = 0;  // numbers; sharded
   int64_t whole_token_ = 0, recomputed_token_ = 0;
+  bool fits_there_ = false;
   TrainPlan plan_;
 };
 

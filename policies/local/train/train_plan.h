@@ -12,13 +12,16 @@
 //                layer, and one layer whole
 //   logits       of logits_tokens rows, with their gradients
 //                sharded (TrainOptions::shard): of the layers each rank has 4 bytes a number of summed gradients and the
-//                optimiser's 12, over R; weights and gradients of two layers are whole at a time, and all weights while
-//                the model is sampled or saved
+//                optimiser's 12, over R; the weights of two layers are whole at a time, and all weights while the model is
+//                sampled or saved; of gradients those of one layer, and those of one on the way to the other ranks, in
+//                float32, with the part of their sum that comes back
 //                With split_sampler they are whole two layers at a time while the model is sampled and saved, too; sampling
 //                then needs 1/R of the layers' weights and of the cache. The weights are whole once, while they are loaded
 //                and shared out.
 //   gathering    one bucket of new weights in float32, during an update: not at the same time as activations
 //   cache        of keys and values, while the model is sampled; it is given up while the model learns
+//   second copy  of the weights, with adapters, where one is sampled (SamplingOptions::device), and a cache of its own; it
+//                stays while the model learns. Counted on the device that has it: the one that trains, or another one
 //   judge        where kernels are judged on the same device: the largest problem, while the model is sampled
 
 #include <cstdint>
@@ -29,6 +32,20 @@
 
 namespace kevin::local {
 
+constexpr int64_t kContextsOnCpu =
+    4;  // that a cache holds in main memory where no number of tokens is asked for
+
+// Those of several ranks may be on one device.
+struct SecondCopies {
+  int here = 0;                // on the device that trains
+  std::string device;          // of this rank's copy, where it is another one
+  int there = 0;               // on that device
+  int64_t there_bytes = 0;     // available on it; 0: unknown, everything fits
+  int64_t judge_bytes = 0;     // that judging takes on it
+  int64_t context_tokens = 0;  // that each is sampled with
+  int64_t cache_tokens = 0;    // asked for; 0: one context at least
+};
+
 struct TrainPlanRequest {
   int ranks = 1;
   int64_t device_bytes = 0;    // available to this rank; 0: unknown, everything fits
@@ -36,6 +53,7 @@ struct TrainPlanRequest {
   int64_t cache_tokens = 0;    // asked for; 0: one context at least
   int64_t judge_bytes = 0;     // that judging takes on the same device while the model is sampled
   bool has_reference = false;  // a second model, for KL or preferences
+  SecondCopies copies;
 };
 
 struct TrainPlan {
@@ -48,12 +66,18 @@ struct TrainPlan {
   int64_t recomputed = 0;  // activations with recomputation
   bool recompute = false;  // as asked for, or because it does not fit otherwise
   bool split = false;      // split_sampler, as asked for, or because sampling does not fit otherwise
-  bool fits = false;
+  bool fits_here = false;  // on the device that trains
+  bool fits = false;       // and the second copies on theirs
   // While learning, and while sampling; sharded without sampling, while saving.
   int64_t learning = 0, sampling = 0;
   int64_t split_sampling = 0;   // the same with split_sampler; 0: it is not sampled, or cannot be split
   int64_t loading = 0;          // with `split`: before the weights are shared out
+  int64_t copy_cache = 0;       // of one second copy, whose weights are `whole_weights`
+  int64_t there = 0;            // on the other device
+  int64_t transient = 0;        // of `learning` what is not there between steps
   int64_t tokens_that_fit = 0;  // the largest forward pass; with recomputation if `recompute`
+  int64_t needed = 0;           // on the device that trains: the largest of the sums that count here
+  std::string misfit;           // the same, and what may be used, if it is too much
   std::string text;             // one line for the user
   std::string next;             // what to change, if it does not fit
 };

@@ -14,6 +14,7 @@
 #include "env/error.h"
 #include "policies/local/files/tensor_list.h"
 #include "policies/local/model/build_weights.h"
+#include "policies/local/model/device.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/options.h"
 #include "policies/local/train/state_layout.h"
@@ -326,12 +327,16 @@ Trainer::~Trainer() = default;
 StepFigures Trainer::Step(const Batch& batch) {
   if (batch.step != steps_done_ + 1)
     throw Error(ExitCode::kBroken, fmt::format("step {} does not follow step {}", batch.step, steps_done_));
-  if (shards_) shards_->Release();
+  if (shards_) {
+    shards_->Release();
+    ReturnFreeMemory(model_.Options().device);
+  }
   StepFigures figures = StepRun(*this, batch).Run();
-  if (shards_ && options_.split_sampler) {
+  if (shards_) {
+    // Blocks of activations and gradients are of no use to whole weights or a cache.
     shards_->DropGradients();
-  } else if (shards_) {
-    shards_->MakeWhole();
+    ReturnFreeMemory(model_.Options().device);
+    if (!options_.split_sampler) shards_->MakeWhole();
   }
   steps_done_ = batch.step;
   return figures;

@@ -70,6 +70,26 @@ TEST_CASE("roles are laid over GPUs as asked") {
   CHECK(PlaceRank(all, Of(1, 2)).judges == Names{"cuda:1", "cuda:3"});
 }
 
+TEST_CASE("second copies are counted on the GPUs that have them") {
+  // Rank 0 samples where it trains, from the weights in training; rank 1 has a copy there.
+  const Placement first = PlaceRank(On(2, "sampler=0"), Of(0, 2)),
+                  second = PlaceRank(On(2, "sampler=0"), Of(1, 2));
+  CHECK((first.sampler.empty() && first.samplers_here == 1 && !first.trains_there));
+  CHECK((second.sampler == "cuda:0" && second.samplers == 1 && second.samplers_here == 0 &&
+         second.trains_there));
+  const Placement apart = PlaceRank(On(8, "trainer=0-3,sampler=4-6"), Of(3, 4));
+  CHECK((apart.samplers == 2 && apart.samplers_here == 0 && !apart.trains_there));
+  // Trainer and copy of one rank on one device.
+  PlaceRequest same = On(1);
+  same.sampler_device = "cuda:0";
+  const Placement both = PlaceRank(same, {});
+  CHECK((both.sampler == "cuda:0" && both.samplers == 1 && both.samplers_here == 1 && both.trains_there));
+  same.sampler_device = "cpu", same.device = "cpu";
+  CHECK(PlaceRank(same, Of(1, 3)).samplers_here == 3);
+  same.device = "cuda";
+  CHECK((PlaceRank(same, Of(0, 3)).samplers == 3 && PlaceRank(same, Of(0, 3)).samplers_here == 0));
+}
+
 TEST_CASE("a placement that cannot be is named") {
   CHECK(WhyNot(On(4, "trainer=0-3"), Of(0, 2)).find("4 GPUs are to train, and 2 ranks") != std::string::npos);
   CHECK(WhyNot(On(4, "trainer=0-1,judge=4"), Of(0, 2)).find("there is no GPU 4") != std::string::npos);

@@ -80,10 +80,11 @@ class World {
     MakeRecords(folder_ / "kevin.db", true);
   }
 
-  TrainResult Train(const std::string& arguments, const std::string& environment = "") const {
+  TrainResult Train(const std::string& arguments, const std::string& environment = "",
+                    const std::string& device = "cpu") const {
     const std::string command = "cd " + folder_.path().string() + " && " + environment + " " +
-                                KEVIN_BINARY_DIR + "/bin/kevin train --json --device cpu --dtype float32 " +
-                                arguments + " >out.jsonl 2>errors.txt </dev/null";
+                                KEVIN_BINARY_DIR + "/bin/kevin train --json --device " + device +
+                                " --dtype float32 " + arguments + " >out.jsonl 2>errors.txt </dev/null";
     TrainResult ran;
     const int status = std::system(command.c_str());
     ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;

@@ -47,6 +47,21 @@ TEST_CASE("grpo from a database: events, metrics, curves, checkpoints and a mode
   CHECK(again.errors.find("--resume") != std::string::npos);
 }
 
+TEST_CASE("the device of a run that names none is decided by the memory plan, before anything is loaded") {
+  const World world;
+  const std::string auto_device = "CUDA_VISIBLE_DEVICES=";  // the CPU alone
+  REQUIRE(world.Train(kGrpo + "--out small", auto_device, "auto").code == 0);
+  const std::string large = kGrpo + "--micro-tokens 1000000000000 ";
+  const TrainResult refused = world.Train(large + "--out large", auto_device, "auto");
+  INFO(refused.errors);
+  CHECK(refused.code == 3);
+  CHECK(refused.errors.find("by the memory plan the run does not fit cpu (") != std::string::npos);
+  CHECK(refused.errors.find(" GB while learning, and of ") != std::string::npos);
+  CHECK(refused.errors.find("try --micro-tokens") != std::string::npos);
+  CHECK(refused.errors.find("memory plan of each") == std::string::npos);
+  CHECK(world.Train(large + "--out large", auto_device, "cpu").code == 0);
+}
+
 TEST_CASE("stopped and gone on, a run ends with the same bytes") {
   const World world;
   REQUIRE(world.Train(kGrpo + "--out whole").code == 0);

@@ -244,6 +244,7 @@ TEST_CASE("the other ways: ahead of learning, from a second copy, imitation from
   const World world;
   INFO(world.Errors());
   REQUIRE(world.Train(kSmall + "--samples 4 --steps 4 --out ahead --staleness 2 --sampler-device cpu") == 0);
+  CHECK(world.Errors().find(", a second copy of the weights ") != std::string::npos);  // in the memory plan
   for (const json& step : world.Events("step")) {
     CHECK(step.at("staleness").get<double>() <= 2);
     CHECK(step.at("staleness").get<double>() >= 0);

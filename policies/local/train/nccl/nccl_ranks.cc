@@ -51,17 +51,13 @@ class NcclRanks : public Ranks {
   std::function<void()> StartGather(const at::Tensor& own, at::Tensor all) override {
     const c10::cuda::CUDAGuard guard(device_);
     at::Tensor mine = own, whole = all;
-    const c10::intrusive_ptr<c10d::Work> work = group_->_allgather_base(whole, mine);
-    return [this, work, mine, whole] {
-      const c10::cuda::CUDAGuard waiting(device_);
-      work->wait();
-    };
+    return Waiting(group_->_allgather_base(whole, mine), {mine, whole});
   }
 
-  void SumShares(const at::Tensor& all, at::Tensor* own) override {
+  std::function<void()> StartSumShares(const at::Tensor& all, at::Tensor own) override {
     const c10::cuda::CUDAGuard guard(device_);
-    at::Tensor from = all;
-    group_->_reduce_scatter_base(*own, from)->wait();
+    at::Tensor from = all, part = own;
+    return Waiting(group_->_reduce_scatter_base(part, from), {from, part});
   }
 
   void Wait() override {
@@ -71,6 +67,15 @@ class NcclRanks : public Ranks {
   }
 
  private:
+  // NCCL works on a stream of its own, behind what the current stream had to do at the start; whoever waits has what follows
+  // wait for it. The tensors live until then.
+  std::function<void()> Waiting(c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> tensors) const {
+    return [this, work = std::move(work), tensors = std::move(tensors)] {
+      const c10::cuda::CUDAGuard waiting(device_);
+      work->wait();
+    };
+  }
+
   void Reduce(at::Tensor* values, c10d::ReduceOp::RedOpType operation) {
     const c10::cuda::CUDAGuard guard(device_);
     std::vector<at::Tensor> tensors = {values->to(device_)};

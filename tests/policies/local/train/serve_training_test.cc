@@ -29,38 +29,59 @@ int64_t ResidentBytes() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
+// Whether activations are recomputed, as decided when a trainer opens. With `sampled` no model is loaded.
+bool Recomputes(const TrainOptions& asked, const nlohmann::json& sampled = nullptr) {
+  bool recompute = false;
+  int ends[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  std::thread service([&] {
+    ServeTraining(ends[1], ends[1], [&](const TrainOptions& decided, const std::string& checkpoint) {
+      recompute = decided.recompute;
+      if (!sampled.is_null()) throw Error(ExitCode::kBroken, "not loaded");
+      return LoadForTraining(decided, checkpoint);
+    });
+  });
+  nlohmann::json request = {{"open", ToJson(asked)}};
+  if (!sampled.is_null()) request["sample"] = sampled;
+  CHECK(WriteFrame(ends[0], request));
+  const auto answer = ReadFrame(ends[0]);
+  close(ends[0]);
+  service.join();
+  close(ends[1]);
+  REQUIRE(answer);
+  INFO(answer->dump());
+  CHECK(answer->contains(sampled.is_null() ? "opened" : "error"));
+  return recompute;
+}
+
+nlohmann::json SampledJson(const std::string& socket, const std::string& device, int64_t cache_tokens) {
+  SamplingOptions options;
+  options.socket = socket, options.device = device, options.cache_tokens = cache_tokens;
+  options.samplers_here = device.empty() ? 0 : 1;
+  return ToJson(options);
+}
+
 TEST_CASE("activations are recomputed where the memory plan says so, or where it is asked for") {
   const Folder folder;
   TrainOptions options;
   options.model = folder.Path() + "/model", options.output = folder.Path(), options.device = "cpu";
   WriteFormulaModel(options.model, TinyConfig(), 0.6f);
-  const auto recomputes = [](const TrainOptions& asked) {
-    bool recompute = false;
-    int ends[2];
-    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
-    std::thread service([&] {
-      ServeTraining(ends[1], ends[1], [&](const TrainOptions& decided, const std::string& checkpoint) {
-        recompute = decided.recompute;
-        return LoadForTraining(decided, checkpoint);
-      });
-    });
-    CHECK(WriteFrame(ends[0], {{"open", ToJson(asked)}}));
-    const auto answer = ReadFrame(ends[0]);
-    close(ends[0]);
-    service.join();
-    close(ends[1]);
-    REQUIRE(answer);
-    INFO(answer->dump());
-    CHECK(answer->contains("opened"));
-    return recompute;
-  };
-  CHECK_FALSE(recomputes(options));
+  CHECK_FALSE(Recomputes(options));
+  SECTION("a second copy on the same device takes part of it, with its cache") {
+    const ModelConfig config = TinyConfig();
+    const int64_t token = int64_t{2} * config.layers * config.kv_heads * config.head_dim * 4,
+                  too_many = FreeBytesOf(at::kCPU) * 5 / 4 / token;
+    CHECK(Recomputes(options, SampledJson(folder.Path() + "/socket", "cpu", too_many)));
+    CHECK_FALSE(Recomputes(options, SampledJson(folder.Path() + "/socket", "cpu", 100)));
+    // Without one the cache is given up while the model learns.
+    CHECK_FALSE(Recomputes(options, SampledJson(folder.Path() + "/socket", "", too_many)));
+  }
   options.micro_tokens = int64_t{1} << 40;  // no memory holds the activations of so many
-  CHECK(recomputes(options));
+  CHECK(Recomputes(options));
   options.choose_recompute = false;
-  CHECK_FALSE(recomputes(options));
+  CHECK_FALSE(Recomputes(options));
   options.recompute = true;
-  CHECK(recomputes(options));
+  CHECK(Recomputes(options));
 }
 
 // One of two ranks: what it decides about the sampler, in FOLDER/sums-N ("split" or "whole"). Rank 0 is to have a cache
@@ -85,14 +106,7 @@ TEST_CASE("one of two ranks that open a trainer as a process of its own", "[.pro
       return std::unique_ptr<LanguageModel>();
     });
   });
-  WriteFrame(ends[0], {{"open", ToJson(options)},
-                       {"sample",
-                        {{"socket", folder + "/socket"},
-                         {"device", ""},
-                         {"context_tokens", 0},
-                         {"cache_tokens", tokens},
-                         {"judge_bytes", 0},
-                         {"samplers", 1}}}});
+  WriteFrame(ends[0], {{"open", ToJson(options)}, {"sample", SampledJson(folder + "/socket", "", tokens)}});
   service.join();
 }
 

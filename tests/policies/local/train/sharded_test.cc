@@ -1,8 +1,11 @@
 // Layers of which each rank keeps a share: what they learn, what memory they take, how their state is laid out.
 
 #include <c10/core/GradMode.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <limits>
 #include <set>
 
 #include "policies/local/train/sharded_weights.h"
@@ -117,6 +120,81 @@ TEST_CASE("a rank has only its share while others learn, and whole weights when 
     if (whole == 0 || released != 0 || after > whole / 2) throw std::runtime_error("memory is not given up");
     if (!same || !at::equal(before, Flat(*model))) throw std::runtime_error("other weights");
   });
+}
+
+// One rank that looks at this process's memory whenever weights are gathered.
+class WatchedRank : public Ranks {
+ public:
+  int Rank() const override { return 0; }
+  int Size() const override { return 1; }
+  void Sum(at::Tensor*) override {}
+  void Largest(at::Tensor*) override {}
+  void Gather(const at::Tensor& own, at::Tensor* all) override {
+    all->copy_(own);
+    resident = ResidentBytes();
+  }
+  void Wait() override {}
+  static int64_t ResidentBytes() {
+    std::ifstream statm("/proc/self/statm");
+    int64_t pages = 0;
+    statm >> pages >> pages;
+    return pages * sysconf(_SC_PAGESIZE);
+  }
+  int64_t resident = 0;
+};
+
+// One rank whose sums come when they are waited for.
+class LateRank : public WatchedRank {
+ public:
+  std::function<void()> StartGather(const at::Tensor& own, at::Tensor all) override {
+    gathered_beside += on_the_way > 0;
+    return WatchedRank::StartGather(own, std::move(all));
+  }
+  std::function<void()> StartSumShares(const at::Tensor& all, at::Tensor own) override {
+    most = std::max(most, ++on_the_way);
+    own.fill_(std::numeric_limits<float>::quiet_NaN());
+    return [this, all, own]() mutable {
+      own.copy_(all);
+      --on_the_way;
+    };
+  }
+  int on_the_way = 0, most = 0, gathered_beside = 0;
+};
+
+TEST_CASE("a layer's gradients are summed while the layer before it runs backward") {
+  ModelConfig config = TinyConfig();
+  config.layers = 3;
+  TrainOptions options = Options();
+  options.micro_tokens = 1000, options.updates_per_step = 1;  // one backward pass a step
+  options.adam.max_grad_norm = 0.5;
+  const auto alone = OneRank();
+  const auto model = TinyModel(1, NumberType::kF32, config), plain = TinyModel(1, NumberType::kF32, config);
+  LateRank late;
+  Trainer whole(options, *plain, nullptr, *alone);
+  options.shard = true;
+  Trainer sharded(options, *model, nullptr, late);
+  for (int64_t step = 1; step <= 3; ++step) {
+    const double norm = sharded.Step(MakeBatch(step)).grad_norm;
+    CHECK(norm == Approx(whole.Step(MakeBatch(step)).grad_norm).epsilon(1e-5));
+    // The first layer's weights are gathered while the last one's gradients are on the way: matrices and vectors.
+    CHECK(late.gathered_beside == 2 * step);
+    CHECK(late.on_the_way == 0);
+  }
+  CHECK(late.most == 2);  // of one layer
+  CHECK(Gap(Flat(*model), Flat(*plain)) < 1e-6);
+}
+
+TEST_CASE("the summed gradients give their memory up before the weights are whole again") {
+  TrainOptions options = Options();
+  options.shard = true;
+  const auto model = TinyModel(1, NumberType::kF32, TinyConfig(kVocabulary, 1024));
+  WatchedRank rank;
+  Trainer trainer(options, *model, nullptr, rank);
+  trainer.Step(MakeBatch(1));
+  int64_t numbers = 0;
+  for (const NamedParameter& p : model->LayerParameters(0)) numbers += 2 * p.value.numel();
+  CHECK(numbers * 4 > (int64_t{64} << 20));
+  CHECK(rank.resident - WatchedRank::ResidentBytes() < numbers * 4 / 2);
 }
 
 TEST_CASE("the model of a sharded checkpoint is whole") {

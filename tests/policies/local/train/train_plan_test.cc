@@ -81,6 +81,60 @@ TEST_CASE("a judge on the same GPU has its memory while the model is sampled, no
   CHECK(too_large.next.find("--size small") != std::string::npos);
 }
 
+TEST_CASE("a second copy of the weights is counted on the device that has it") {
+  const int64_t token = 2ll * 28 * 4 * 128 * 2;  // keys and values of 7B
+  TrainPlanRequest request = Ranks(4);
+  const TrainPlan none = PlanTraining(kSeven, {}, request);
+  request.copies.context_tokens = 32768;
+  SECTION("where the model trains, also while it learns") {
+    request.copies.here = 1, request.judge_bytes = 3'000'000'000;
+    const TrainPlan plan = PlanTraining(kSeven, {}, request);
+    CHECK(plan.copy_cache == 32768 * token);
+    const int64_t copy = 2 * plan.parameters + 32768 * token;
+    CHECK(plan.learning == none.learning + copy);
+    CHECK(plan.sampling == none.weights + none.gradients + none.optimizer + copy + request.judge_bytes);
+    CHECK(plan.tokens_that_fit < none.tokens_that_fit);
+    CHECK(plan.text.find("a second copy of the weights 15.2 with keys and values of 32768 tokens (1.9)") !=
+          std::string::npos);
+    CHECK((plan.fits && plan.recompute));
+    // What learning takes besides what is there already: activations, and autograd's gradients.
+    CHECK(plan.transient == plan.activations + plan.logits + 2 * plan.parameters);
+    request.copies.here = 3;
+    const TrainPlan three = PlanTraining(kSeven, {}, request);
+    CHECK(three.learning == none.learning + 3 * copy);
+    CHECK_FALSE((three.fits || three.fits_here));
+    CHECK(three.next.find("no second copy on the device that trains") != std::string::npos);
+  }
+  SECTION("on another device") {
+    request.copies.device = "cuda:4", request.copies.there = 2, request.copies.there_bytes = kGpu;
+    request.copies.cache_tokens = 100000, request.copies.judge_bytes = 3'000'000'000;
+    const TrainPlan plan = PlanTraining(kSeven, {}, request);
+    CHECK(plan.learning == none.learning);
+    CHECK(plan.there == 2 * (2 * plan.parameters + 100000 * token) + 3'000'000'000);
+    CHECK(plan.fits);
+    CHECK(plan.text.find(
+              "it fits; on cuda:4: 2 second copies of the weights, each 15.2 with keys and values of 100000 "
+              "tokens (5.7) and the judge (3.0): 44.9 GB; 141.0 GB are available: it fits") !=
+          std::string::npos);
+    request.copies.there_bytes = 40'000'000'000;
+    const TrainPlan too_large = PlanTraining(kSeven, {}, request);
+    CHECK((too_large.fits_here && !too_large.fits));
+    CHECK(too_large.text.ends_with("40.0 GB are available: it does not fit"));
+    CHECK(too_large.next.find("fewer --sampler-tokens") != std::string::npos);
+    CHECK(too_large.next.find("more GPUs for samplers") != std::string::npos);
+  }
+  SECTION("with adapters, on frozen weights of 4 bits") {
+    TrainOptions options;
+    options.lora.rank = 32, options.quantization = "nf4";
+    request.copies.here = 1;
+    const TrainPlan plan = PlanTraining(kSeven, options, request);
+    request.copies.here = 0;
+    CHECK(plan.learning - PlanTraining(kSeven, options, request).learning == plan.weights + 32768 * token);
+    CHECK(plan.weights < 7'000'000'000);
+    CHECK(plan.text.find("a second copy of the weights and adapters") != std::string::npos);
+  }
+}
+
 TEST_CASE("adapters of 32B in bfloat16 train and sample on one GPU: their weights are there once") {
   TrainOptions options;
   options.lora.rank = 32;
@@ -128,7 +182,8 @@ TEST_CASE("sharded, 14B fits four GPUs and 32B eight") {
   const int64_t ends = 2ll * 152064 * 5120 + 5120, layers = eight.parameters - ends, layer = layers / 64;
   CHECK(eight.weights == 2 * (ends + 2 * layer));
   CHECK(eight.optimizer == 12 * eight.parameters / 8);
-  CHECK(eight.gradients == 6 * ends + 6 * layer + 4 * layers / 8);
+  // One layer's gradients, and one's on the way: whole in float32, with an eighth that comes back.
+  CHECK(eight.gradients == 6 * ends + 6 * layer + 4 * layer / 8 + 4 * layers / 8);
   CHECK(eight.whole_weights == 2 * eight.parameters);
   CHECK(eight.sampling == eight.whole_weights + eight.optimizer + 4 * ends);
   options.shard = false;

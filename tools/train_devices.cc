@@ -1,0 +1,45 @@
+#include "tools/train_devices.h"
+
+#include "policies/local/files/model_config.h"
+#include "tools/train_options.h"
+
+namespace kevin {
+
+local::SamplingOptions SamplingOn(const Placement& placement, const OnlineSettings& settings,
+                                  const TrainSuites& suites) {
+  local::SamplingOptions sampling;
+  sampling.device = placement.sampler;
+  sampling.context_tokens = settings.context, sampling.cache_tokens = settings.sampler_tokens;
+  sampling.trains_there = placement.trains_there, sampling.samplers_here = placement.samplers_here;
+  // Beside the copies of others, the weights in training have a cache, too.
+  sampling.samplers = placement.sampler.empty() ? placement.samplers_here + 1 : placement.samplers;
+  OnlineSettings placed = settings;
+  placed.judges = placement.judges;
+  const std::string& sampler = placement.sampler.empty() ? placement.trainer : placement.sampler;
+  if (settings.SamplesItself() && JudgesOnGpu(placed, sampler))
+    sampling.judge_bytes = JudgeBytes(settings, suites);
+  return sampling;
+}
+
+std::vector<PossibleDevice> PossibleDevices(const std::vector<Placement>& places,
+                                            const local::TrainOptions& options,
+                                            const OnlineSettings& settings, const TrainSuites& suites,
+                                            TrainerProcess& trainer) {
+  const local::ModelConfig config = local::ReadModelConfig(options.model);
+  std::vector<PossibleDevice> possible;
+  std::vector<std::string> devices;
+  for (const Placement& place : places) {
+    PossibleDevice& each = possible.emplace_back();
+    devices.push_back(each.device = place.trainer);
+    each.request.has_reference = NeedsReference(options) && !IsReferenceBelowAdapters(options);
+    // Memory of another device that has a second copy is the same for all.
+    const auto unknown = [](const std::string&) { return int64_t{0}; };
+    if (settings.SamplesItself())
+      RequestSampling(config, place.trainer, SamplingOn(place, settings, suites), unknown, &each.request);
+  }
+  const std::vector<int64_t> free = trainer.FreeBytes(devices);
+  for (size_t i = 0; i < possible.size(); ++i) possible[i].request.device_bytes = free[i];
+  return possible;
+}
+
+}  // namespace kevin

@@ -1,0 +1,26 @@
+#pragma once
+// What `kevin train` asks of the devices of a placement: how the model is sampled there, and what the memory plan of
+// --device auto is made for.
+
+#include <vector>
+
+#include "agent/train/device_choice.h"
+#include "agent/train/placement.h"
+#include "agent/train/sampled_training.h"
+#include "agent/train/trainer_process.h"
+#include "policies/local/train/options.h"
+#include "policies/local/train/sampling_options.h"
+
+namespace kevin {
+
+// For the trainer's server, without its socket.
+local::SamplingOptions SamplingOn(const Placement& placement, const OnlineSettings& settings,
+                                  const TrainSuites& suites);
+
+// The trainers of `places`, for one process, with the memory that `trainer` finds available.
+std::vector<PossibleDevice> PossibleDevices(const std::vector<Placement>& places,
+                                            const local::TrainOptions& options,
+                                            const OnlineSettings& settings, const TrainSuites& suites,
+                                            TrainerProcess& trainer);
+
+}  // namespace kevin
