@@ -1,5 +1,6 @@
 #include "env/cpu/batch_process.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -357,6 +358,11 @@ int64_t BatchProcess::MarkedBytes() const {
     if (line.starts_with(kField)) return std::atoll(line.c_str() + kField.size()) * 1024;
   }
   return 0;
+}
+
+bool BatchProcess::ShowsMarks() const {
+  const Fd smaps(open(("/proc/" + std::to_string(pid()) + "/smaps").c_str(), O_RDONLY | O_CLOEXEC));
+  return smaps.get() >= 0 || (errno != EACCES && errno != EPERM);
 }
 
 bool BatchProcess::HasMarks() {

@@ -109,6 +109,9 @@ class BatchProcess {
   int64_t MarkedBytes() const;
   // Whether this machine has such marks: tried once, on memory of this process.
   static bool HasMarks();
+  // Whether this process may read the runner's marks. Without namespaces root needs CAP_SYS_PTRACE for it, which a container
+  // lacks, because the runner is not dumpable. A candidate cannot change that.
+  bool ShowsMarks() const;
   // Removes the marks. False: this machine cannot.
   bool ForgetTouched() const { return ForgetTouchedBy(pid()); }
   // A page that another process, or this one, has touched counts as touched by each process that maps it, once the kernel's

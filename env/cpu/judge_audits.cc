@@ -33,7 +33,8 @@ bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
   if (calls < 2) return false;
   const double usual_us = (timed_us_.empty() ? candidate_us_ : Median(timed_us_)) * calls;
   std::bernoulli_distribution is_for_marks(marks_share);
-  const bool removes_marks = BatchProcess::HasMarks() && is_for_marks(session_.random());
+  const bool removes_marks = BatchProcess::HasMarks() && processes.candidate->process().ShowsMarks() &&
+                             is_for_marks(session_.random());
   AuditPlan plan = DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.layout().inputs_bytes,
                                  removes_marks, session_.random());
   if (removes_marks) {
