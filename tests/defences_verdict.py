@@ -25,7 +25,7 @@ DEFENCES = [
      "if (!marks_work_) return false;", "return false;", "red_team_test",
      PAIRS + '"compares_groups_of_four on one_row"'),
     ("kinds", "audits: some leave the marks as they are", "env/cpu/judge_audits.cc",
-     "BatchProcess::HasMarks() && is_for_marks(session_.random());", "BatchProcess::HasMarks();", "red_team_test",
+     "                             is_for_marks(session_.random());", "                             true;", "red_team_test",
      PAIRS + '"feels_removed_marks_by_its_pages on one_row"',
      ("env/verdict/pace.cc", "if (slowness.low <= kMaxSlowness) continue;", "continue;")),
     ("slowness", "audits: as fast as timed batches", "env/verdict/pace.cc",
