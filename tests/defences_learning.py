@@ -175,8 +175,8 @@ DEFENCES = [
     # --- What the loss and the options do ---
     ("kl-weight", "--kl-weight without --kl is an error", "tools/train_options.cc", "if (s.Has(\"--kl-weight\") &&", "if (false &&",
      TRAIN, '"what is wrong is named*"'),
-    ("second", "under adapters no second model is loaded", "policies/local/train/options.cc", "return options.lora.rank > 0 &&",
-     "return false &&", TRAIN, '"under adapters*"'),
+    ("second", "under adapters no second model is loaded", "policies/local/train/options.cc", "return NeedsReference(options) && !is_below_adapters;",
+     "(void)is_below_adapters;\n  return NeedsReference(options);", TRAIN, '"under adapters*"'),
     ("below", "the reference is the model without its adapters", "policies/local/train/trainer.cc", "base.emplace(t_.model_);", "{}",
      TRAIN, '"under adapters*"'),
     ("experts", "adapters reach each expert", "policies/local/model/adapters.cc", "if (!layer.experts.router.defined()) continue;",

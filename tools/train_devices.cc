@@ -31,7 +31,7 @@ std::vector<PossibleDevice> PossibleDevices(const std::vector<Placement>& places
   for (const Placement& place : places) {
     PossibleDevice& each = possible.emplace_back();
     devices.push_back(each.device = place.trainer);
-    each.request.has_reference = NeedsReference(options) && !IsReferenceBelowAdapters(options);
+    each.request.has_reference = LoadsReference(options);
     // Memory of another device that has a second copy is the same for all.
     const auto unknown = [](const std::string&) { return int64_t{0}; };
     if (settings.SamplesItself())

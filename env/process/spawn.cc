@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -307,8 +308,8 @@ Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit, const std::atom
   spawn.descriptors = {{write_end.get(), STDOUT_FILENO}, {write_end.get(), STDERR_FILENO}};
   ChildProcess child = Spawn(spawn);
   write_end.Reset();
-  UsageWatch watch(child.pid(), usage);
-  const bool looks = stop != nullptr || usage.tasks > 0 || !usage.folder.empty();
+  std::optional<UsageWatch> watch;
+  if (usage.IsAny()) watch.emplace(child.pid(), usage);
   Ran ran;
   const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_s);
   for (;;) {
@@ -322,13 +323,14 @@ Ran RunToEnd(SpawnOptions spawn, double timeout_s, size_t limit, const std::atom
       child.Kill();
       throw Error(ExitCode::kInterrupted, "interrupted while a program ran");
     }
-    if (ran.exceeded = watch.Exceeded(); !ran.exceeded.empty()) {
+    if (watch) ran.exceeded = watch->Exceeded();
+    if (!ran.exceeded.empty()) {
       child.Kill();
       return ran;
     }
     pollfd ready{read_end.get(), POLLIN, 0};
     const int wait_ms = static_cast<int>(left_s * 1000) + 1;
-    if (poll(&ready, 1, looks ? std::min(wait_ms, 100) : wait_ms) == 0) continue;
+    if (poll(&ready, 1, stop == nullptr && !watch ? wait_ms : std::min(wait_ms, 100)) == 0) continue;
     char chunk[65536];
     const ssize_t n = read(read_end.get(), chunk, sizeof(chunk));
     if (n <= 0 && errno != EINTR) break;

@@ -17,6 +17,7 @@ struct UsageLimits {
   std::filesystem::path folder;  // that the sandbox may write to; empty: nothing is counted
   int64_t files = 0;             // in `folder`, folders among them
   int64_t bytes = 0;             // of the files in `folder`
+  bool IsAny() const { return tasks > 0 || !folder.empty(); }
 };
 
 inline constexpr std::chrono::milliseconds kUsageLook{200};

@@ -172,9 +172,7 @@ int KevinGpuOpen(int device, char* error, int error_bytes) {
     kevin::LoadDriver();
     const int number = std::max(device, 0);
     KEVIN_CU(DevicePrimaryCtxSetFlags, number, kevin::kSpin);
-    kevin::CuHandle context = nullptr;
-    KEVIN_CU(DevicePrimaryCtxRetain, &context, number);
-    KEVIN_CU(CtxSetCurrent, context);
+    kevin::UsePrimaryContext(number);
     auto memory = std::make_unique<kevin::GpuWorkerMemory>();
     memory->warm_up = kevin::Region(kevin::SharedDeviceMemory::Create(number, kevin::kWarmUpBytes));
     gpu_memory = memory.release();

@@ -135,7 +135,8 @@ PythonProcess::Event PythonProcess::Read(double limit_s, std::string* line) {
   while (!TakeLine(line)) {
     const double left_s = std::chrono::duration<double>(deadline - Clock::now()).count();
     if (left_s <= 0) return Event::kTimedOut;
-    if (watch_ && !watch_->Exceeded().empty()) {
+    if (watch_) exceeded_ = watch_->Exceeded();
+    if (!exceeded_.empty()) {
       process_.Kill();
       return Event::kEnded;
     }
@@ -157,7 +158,7 @@ PythonProcess::Event PythonProcess::Read(double limit_s, std::string* line) {
 }
 
 std::string PythonProcess::DescribeEnd() {
-  if (watch_ && !watch_->Exceeded().empty()) return "was ended: " + watch_->Exceeded();
+  if (!exceeded_.empty()) return "was ended: " + exceeded_;
   int status = 0;
   const bool ended = process_.Wait(kEndLimit_s, &status);
   std::string text = ended ? DescribeStatus(status) : "closed its output and did not end";

@@ -56,6 +56,7 @@ class PythonProcess {
   ChildProcess process_;
   std::optional<UsageWatch> watch_;  // of a sandbox
   std::string output_, error_text_;
+  std::string exceeded_;  // why it was killed for what it took of the machine; empty: it was not
   bool lacks_sandbox_ = false;
 };
 

@@ -165,9 +165,7 @@ void Run(int repeats) {
   GpuBuilder builder(environment, gpu);
   LoadDriver();
   LoadTorchCuda(gpu.index);
-  CuHandle context = nullptr;
-  KEVIN_CU(DevicePrimaryCtxRetain, &context, gpu.index);
-  KEVIN_CU(CtxSetCurrent, context);
+  UsePrimaryContext(gpu.index);
   fmt::print("cost: {}, {}\n", gpu.name, builder.compiler());
   const DeviceLock lock(DeviceLock::NameOfGpu(gpu.pci_bus), LockMode::kExclusive, nullptr);
   const ProblemSet problems(ProblemSet::DefaultDirectory());

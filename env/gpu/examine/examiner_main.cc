@@ -61,9 +61,8 @@ struct Arguments {
 
 void CallOnce(const ExamineJob& job, int device) {
   LoadDriver();
-  CuHandle context = nullptr, stream = nullptr, trusted = nullptr;
-  KEVIN_CU(DevicePrimaryCtxRetain, &context, device);
-  KEVIN_CU(CtxSetCurrent, context);
+  UsePrimaryContext(device);
+  CuHandle stream = nullptr, trusted = nullptr;
   KEVIN_CU(StreamCreate, &stream, kNonBlockingStream);
   KEVIN_CU(ModuleLoadData, &trusted, job.trusted_cubin.data());
   const Arguments arguments(job, FillKernelsOf(trusted), stream);

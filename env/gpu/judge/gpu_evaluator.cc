@@ -63,9 +63,7 @@ class GpuEvaluator {
     const int device = serving_.options.device;
     LoadDriver();
     LoadTorchCuda(device);
-    CuHandle context = nullptr;
-    KEVIN_CU(DevicePrimaryCtxRetain, &context, device);
-    KEVIN_CU(CtxSetCurrent, context);
+    UsePrimaryContext(device);
     others_ = std::make_unique<OtherProcesses>(PciBusOf(device));
     serving_.others = others_.get();
   }

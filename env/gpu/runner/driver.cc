@@ -114,6 +114,12 @@ void CheckCu(int result, const char* call) {
                                 std::to_string(result) + (text ? std::string(", ") + text : "") + ")");
 }
 
+void UsePrimaryContext(int device) {
+  CuHandle context = nullptr;
+  KEVIN_CU(DevicePrimaryCtxRetain, &context, device);
+  KEVIN_CU(CtxSetCurrent, context);
+}
+
 int AttributeOf(int device, CuDeviceAttribute attribute) {
   int value = 0;
   KEVIN_CU(DeviceGetAttribute, &value, attribute, device);

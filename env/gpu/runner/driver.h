@@ -151,6 +151,7 @@ void CheckCu(int result, const char* call);
 #define KEVIN_CU(call, ...) ::kevin::CheckCu(::kevin::Cu().call(__VA_ARGS__), "cu" #call)
 
 // These throw DriverError.
+void UsePrimaryContext(int device);  // makes it the current one of this thread; it is not given back
 int AttributeOf(int device, CuDeviceAttribute attribute);
 std::string PciBusOf(int device);  // "0000:18:00.0"
 struct DeviceMemoryBytes {

@@ -34,9 +34,7 @@ class Runner {
   explicit Runner(int device) : device_(device) {
     LoadDriver();
     KEVIN_CU(DevicePrimaryCtxSetFlags, device, kSpin);
-    CuHandle context = nullptr;
-    KEVIN_CU(DevicePrimaryCtxRetain, &context, device);
-    KEVIN_CU(CtxSetCurrent, context);
+    UsePrimaryContext(device);
     KEVIN_CU(StreamCreate, &stream_, kNonBlockingStream);
   }
 

@@ -40,10 +40,12 @@ bool NeedsReference(const TrainOptions& options) {
   return options.loss.surrogate == Surrogate::kPreference || options.loss.kl != KlEstimator::kNone;
 }
 
-bool IsReferenceBelowAdapters(const TrainOptions& options) {
+bool LoadsReference(const TrainOptions& options) {
   std::error_code different;
-  return options.lora.rank > 0 && (options.reference.empty() ||
-                                   std::filesystem::equivalent(options.reference, options.model, different));
+  const bool is_below_adapters =
+      options.lora.rank > 0 &&
+      (options.reference.empty() || std::filesystem::equivalent(options.reference, options.model, different));
+  return NeedsReference(options) && !is_below_adapters;
 }
 
 NLOHMANN_JSON_SERIALIZE_ENUM(Surrogate, {{Surrogate::kClip, "clip"},

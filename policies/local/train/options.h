@@ -110,8 +110,8 @@ struct TrainOptions {
 
 // Log-probabilities are compared with those of a reference model.
 bool NeedsReference(const TrainOptions& options);
-// The reference is the model at the start, which is there without the adapters.
-bool IsReferenceBelowAdapters(const TrainOptions& options);
+// And that is a second model: not the one at the start, which is there without the adapters.
+bool LoadsReference(const TrainOptions& options);
 
 nlohmann::json ToJson(const TrainOptions& options);
 // Missing members keep their defaults. Throws Error(kBadRequest) that names an unknown member or an invalid

@@ -111,15 +111,15 @@ class Service {
     // from_base needs the weights of the base; a checkpoint's weights come with its optimiser.
     model_ = Loaded(options, options.from_base ? "" : checkpoint);
     LanguageModel* reference = nullptr;
-    if (NeedsReference(options) && IsReferenceBelowAdapters(options)) {
-      reference = model_.get();
-    } else if (NeedsReference(options)) {
+    if (LoadsReference(options)) {
       TrainOptions frozen = options;
       frozen.model = options.reference.empty() ? options.model : options.reference;
       ModelOptions model_options = ModelOptionsFor(frozen);
       model_options.trainable = false;
       reference_ = LoadLanguageModel(frozen.model, model_options);
       reference = reference_.get();
+    } else if (NeedsReference(options)) {
+      reference = model_.get();
     }
     trainer_ = std::make_unique<Trainer>(options, *model_, reference, *ranks_);
     if (!checkpoint.empty()) trainer_->Resume(checkpoint);
@@ -150,7 +150,7 @@ class Service {
     const ModelConfig config = ReadModelConfig(options->model);
     TrainPlanRequest request;
     request.ranks = ranks_->Size(), request.device_bytes = FreeBytesOf(device);
-    request.has_reference = NeedsReference(*options) && !IsReferenceBelowAdapters(*options);
+    request.has_reference = LoadsReference(*options);
     if (sampling != nullptr) {
       RequestSampling(config, options->device, *sampling, FreeBytesOn, &request);
       OpenCuda(device);  // the current one again

@@ -2,7 +2,8 @@
 // The layers' weights of a model, of which each rank keeps a share (arXiv 1910.02054, stage 3): float32 weights, Adam's
 // moments and summed gradients. While the model learns, the whole weights of a layer are there only while it runs: they
 // are gathered ahead, one layer before they are used, and its gradients are summed and cut into shares behind, while the
-// layer before it runs backward; those of one layer at most are on the way. Forward passes keep the inputs of the layers alone, and each layer runs again in the backward pass.
+// layer before it runs backward; those of one layer at most are on the way. Forward passes keep the inputs of the layers
+// alone, and each layer runs again in the backward pass.
 //
 // The embedding, the last norm and the head stay whole; Optimizer has them.
 //

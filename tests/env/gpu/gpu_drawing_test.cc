@@ -26,15 +26,14 @@ GpuModule TrustedModule() {
 
 // The context, the trusted kernels and a stream on device 0; nothing where there is no usable GPU.
 struct Device {
-  CuHandle context = nullptr, stream = nullptr, module = nullptr;
+  CuHandle stream = nullptr, module = nullptr;
   FillKernels kernels;
 
   static std::unique_ptr<Device> Open() {
     try {
       LoadDriver();
       auto device = std::make_unique<Device>();
-      KEVIN_CU(DevicePrimaryCtxRetain, &device->context, 0);
-      KEVIN_CU(CtxSetCurrent, device->context);
+      UsePrimaryContext(0);
       KEVIN_CU(StreamCreate, &device->stream, kNonBlocking);
       KEVIN_CU(ModuleLoadData, &device->module, TrustedModule().cubin.data());
       device->kernels = FillKernelsOf(device->module);

@@ -160,11 +160,8 @@ TEST_CASE("a kernel whose workspaces do not fit beside other problems is judged 
   CHECK(IsMeasured(judge("level1/19", "small", relu("1"))));
   CHECK(IsMeasured(judge("level1/19", "full", relu("7"))));  // a session of 12 GiB at least
   LoadDriver();
-  CuHandle context = nullptr;
-  KEVIN_CU(DevicePrimaryCtxRetain, &context, 0);
-  KEVIN_CU(CtxSetCurrent, context);
-  size_t free_bytes = 0, total_bytes = 0;
-  KEVIN_CU(MemGetInfo, &free_bytes, &total_bytes);
+  UsePrimaryContext(0);
+  const size_t free_bytes = MemoryOfDevice().free;
   constexpr size_t kLeft = size_t{4} << 30;
   REQUIRE(free_bytes > 2 * kLeft);
   const DeviceBuffer taken(free_bytes - kLeft);

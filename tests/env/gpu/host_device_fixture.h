@@ -28,9 +28,7 @@ inline std::filesystem::path RedTeam() {
 inline PythonWorkers& HostPython() {
   static const bool kHasDriver = [] {
     LoadDriver();
-    CuHandle context = nullptr;
-    KEVIN_CU(DevicePrimaryCtxRetain, &context, 0);
-    KEVIN_CU(CtxSetCurrent, context);
+    UsePrimaryContext(0);
     return true;
   }();
   REQUIRE(kHasDriver);
