@@ -5,6 +5,7 @@ import ast
 import collections
 import glob
 import json
+import os
 import re
 import subprocess
 import sys
