@@ -63,7 +63,7 @@ class Episode {
         winner_ = ConfirmWinner([&] { return journal_.Ranking(); },
                                 [&](int turn, std::optional<int> against) { return Confirm(turn, against); });
       }
-      Finish(budget_reached_.empty() ? EpisodeState::kDone : EpisodeState::kInterrupted, budget_reached_);
+      Finish(budget_reached_ ? EpisodeState::kInterrupted : EpisodeState::kDone, why_ended_);
     } catch (const Interrupted&) {
       Finish(EpisodeState::kInterrupted, "interrupted by the user");
     } catch (const std::exception& error) {
@@ -88,8 +88,12 @@ class Episode {
         turn = asker_.Ask(number, &context_, [&](const std::string& phase) { Announce(number, phase); });
         StopIfCancelled();
       } catch (const BudgetReached& reached) {
-        budget_reached_ = reached.what();
+        budget_reached_ = true;
+        why_ended_ = reached.what();
         if (hooks_.on_budget) hooks_.on_budget();
+        return;
+      } catch (const NothingLeft& left) {
+        why_ended_ = left.what();
         return;
       }
       const ReplyFacts facts{turn.reasoning, turn.stop_reason == StopReasonName(StopReason::kLength)};
@@ -391,7 +395,8 @@ class Episode {
   const double cache_bytes_ = static_cast<double>(LargestCacheBytes(ReadMachine().caches));
   std::optional<Winner> winner_;
   int last_turn_ = 0;
-  std::string budget_reached_;  // the policy's reason; empty: it was not reached
+  bool budget_reached_ = false;
+  std::string why_ended_;                                      // before its last turn, in the policy's words
   std::map<int, std::deque<EvaluationRecord>> confirmations_;  // by turn, oldest first
 };
 

@@ -213,6 +213,13 @@ class PolicyUnavailable : public Error {
   using Error::Error;
 };
 
+// The policy has no further answer, for example because every text that it can write was an attempt. Completed turns are
+// good; the episode ends with them.
+class NothingLeft : public Error {
+ public:
+  using Error::Error;
+};
+
 // The prompt is longer than the model's window. A shorter one may be accepted.
 class PromptTooLong : public Error {
  public:
@@ -228,7 +235,7 @@ class Policy {
  public:
   virtual ~Policy() = default;
   // Blocks. May be called from many threads at once. Returns early with stop_reason "cancelled" when *cancel
-  // becomes true. Throws Error when it cannot answer, or one of the three errors above.
+  // becomes true. Throws Error when it cannot answer, or one of the four errors above.
   virtual Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) = 0;
   virtual std::string Name() const = 0;  // as stored with the episode: "search", "replay:EPISODE"
   // The device of this machine on which answers are computed: "cpu", "cuda:0"; empty: none. No answer is requested

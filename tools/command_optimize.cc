@@ -180,7 +180,8 @@ class Optimize {
     if (policy_.turns) episode.turns = std::min(episode.turns, *policy_.turns);
     if (const auto earlier = Earlier(workload, policy_.policy->Name(), kind)) {
       const int made = earlier->turns;
-      if (made >= episode.turns && earlier->state == EpisodeState::kDone) {
+      const bool is_exhausted = !earlier->state_reason.empty();
+      if ((made >= episode.turns || is_exhausted) && earlier->state == EpisodeState::kDone) {
         episode.turns = 0;
         episode.continue_episode = earlier->id;
         return episode;

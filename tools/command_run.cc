@@ -262,6 +262,8 @@ class Run {
     std::string text = "\n" + TurnTable(CurrentTurns(*store_, episode.id)) + "\n";
     if (episode.state == EpisodeState::kInterrupted)
       text += fmt::format("Stopped: {}; what was done is kept.\n", episode.state_reason);
+    else if (!episode.state_reason.empty())
+      text += fmt::format("Ended after turn {}: {}.\n", episode.turns, episode.state_reason);
     text += BestText(*store_, episode, baseline_);
     if (!episode.best_path.empty()) text += fmt::format("kernel    {}\n", episode.best_path);
     if (episode.requests > 0)

@@ -58,7 +58,7 @@ struct EpisodeRecord {
 
   // Filled by FinishEpisode.
   EpisodeState state = EpisodeState::kRunning;
-  std::string state_reason;  // why it failed or was interrupted; may be empty
+  std::string state_reason;  // why it ended before the last turn that was asked for; may be empty
   std::optional<int> best_turn;
   std::optional<double> best_speedup, best_speedup_low, best_speedup_high;  // from confirmation measurements
   std::string best_path;  // where the best kernel was written

@@ -136,7 +136,7 @@ class Chooser {
     if (const std::optional<Setting> setting = Jump()) return Jumped(*setting, kSeveral);
     if (const std::optional<Setting> setting = Remaining())
       return Jumped(*setting, "What promised more was tried.");
-    return {base_, "Every setting was tried; this is the fastest of them again.", "Nothing changed.", false};
+    return {base_, "Every setting was tried.", "", false};
   }
 
  private:

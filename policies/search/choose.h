@@ -15,7 +15,7 @@ struct Choice {
   Setting setting;
   std::string reason;   // why, for the reader of the kernel
   std::string changed;  // what was tried and why: the summary of the turn
-  bool is_new = true;   // false: everything was tried, this is the fastest again
+  bool is_new = true;   // false: every setting was tried, this is the fastest
 };
 
 // What is known beside the results.

@@ -68,7 +68,7 @@ struct Reply {
   std::string description;
 };
 
-// One turn: the next setting whose text no earlier turn had.
+// One turn: the next setting whose text no earlier turn had. Throws NothingLeft where none is found.
 class ReplyWriter {
  public:
   ReplyWriter(const Task& task, uint64_t seed) : task_(task), seed_(seed), shapes_(search::ProgramsOf(task)) {
@@ -104,7 +104,7 @@ class ReplyWriter {
                                                   : ": a result was incorrect even so, for another reason.";
     }
     reply.choice = search::ChooseNext(knobs_, tried, guidance_, seed_);
-    for (int i = 0; i < kMostRepetitions && reply.choice.is_new; ++i) {
+    for (int i = 0; i <= kMostRepetitions && reply.choice.is_new; ++i) {
       const std::string body = BodyWith(reply.choice.setting);
       if (earlier_.empty()) return WithLines(std::move(reply), body);
       const auto same = earlier_.find(search::TextWithoutRecord(LinesAndBody(reply.choice.setting, 0, body)));
@@ -113,8 +113,7 @@ class ReplyWriter {
       tried.push_back({reply.choice.setting, same->second, true});
       reply.choice = search::ChooseNext(knobs_, tried, guidance_, seed_);
     }
-    const std::string body = BodyWith(reply.choice.setting);
-    return WithLines(std::move(reply), body);
+    throw NothingLeft(ExitCode::kDone, "every kernel that the search policy has for this problem was tried");
   }
 
  private:

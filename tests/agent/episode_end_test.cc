@@ -103,6 +103,27 @@ TEST_CASE("a policy that fails ends the episode, what was done is kept") {
   CHECK(f.store.ListEpisodes(1).at(0).turns == 1);
 }
 
+TEST_CASE("a policy without a further answer ends the episode: it is done, and its winner is confirmed") {
+  class Exhausted : public testing::ScriptedPolicy {
+   public:
+    using ScriptedPolicy::ScriptedPolicy;
+    Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override {
+      if (request.task.turn == 3) throw NothingLeft(ExitCode::kDone, "both texts were tried");
+      return ScriptedPolicy::Complete(request, cancel, on_text);
+    }
+  };
+  EpisodeFixture f;
+  Exhausted policy({FakeReply("measured 1.5"), FakeReply("measured 1.2")});
+  f.options.turns = 8;
+  const EpisodeRecord episode =
+      RunEpisode(f.problem, policy, f.environment, f.store, f.options, f.hooks, &f.cancel);
+  CHECK(episode.state == EpisodeState::kDone);
+  CHECK(episode.state_reason == "both texts were tried");
+  CHECK(episode.turns == 2);
+  CHECK(episode.best_turn == 1);
+  CHECK(episode.best_speedup_low.has_value());
+}
+
 TEST_CASE("interrupted: what was done is kept, nothing more is measured") {
   EpisodeFixture f;
   f.options.turns = 4;

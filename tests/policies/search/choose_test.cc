@@ -26,7 +26,7 @@ Choice NextChoice(const std::vector<Knob>& knobs, const Task& task, uint64_t see
 
 }  // namespace
 
-TEST_CASE("no setting of a text comes twice until all were tried, then the fastest again") {
+TEST_CASE("no setting of a text comes twice; once all were tried, the choice is not new") {
   for (const uint64_t seed : {0u, 3u, 77u}) {
     Task task;
     std::set<Setting> seen;
@@ -42,7 +42,7 @@ TEST_CASE("no setting of a text comes twice until all were tried, then the faste
   }
 }
 
-TEST_CASE("a text without knobs is proposed once, then again as what it is") {
+TEST_CASE("a text without knobs is new once") {
   Task task;
   CHECK(NextChoice({}, task, 1).is_new);
   test::AddAttempt(task, KnobLines({}, {}, 8, kBody), "measured", 1.5);
