@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "agent/parse.h"
@@ -179,10 +180,12 @@ void ReadLeaderboard(const std::filesystem::path& folder, CandidateCollector* co
       collector->LeaveOut(title, "it is not \"Level 1: 19_NAME\" with a list");
       continue;
     }
+    std::set<std::string> taken;  // several may be displayed alike
     for (const PublishedRow& entry : entries) {
       const std::string file = entry.is_object() ? StringOf(entry, "file") : "";
-      const std::string name =
+      std::string name =
           fmt::format("{}, {}", title, entry.is_object() ? StringOf(entry, "display_name") : "");
+      if (!taken.insert(name).second) name += fmt::format(" ({})", file);
       const std::filesystem::path source = folder / "solutions" / (file + ".py");
       std::error_code error;
       if (!IsPlainName(file) || !std::filesystem::is_regular_file(source, error)) {

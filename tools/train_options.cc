@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/conversation.h"
+#include "agent/train/model_text.h"
 #include "agent/train/placement.h"
 #include "env/device_pool.h"
 #include "env/error.h"
@@ -93,6 +94,7 @@ LearnRequest RecordsFrom(const TrainRequest& request, const TrainSuites& suites,
     wanted.sources.push_back(std::move(source));
   }
   wanted.problems = request.problems;
+  if (!request.output.empty()) wanted.evaluated_by = PolicyNameOfRun(request.output);
   wanted.left_out = IdsOfSuite(request.without), wanted.held_out = IdsOfSuite(request.held_out);
   for (const auto* more : {&suites.dev, &suites.test})
     wanted.held_out.insert(wanted.held_out.end(), more->begin(), more->end());
@@ -111,6 +113,15 @@ void CheckSource(const TrainRequest& request) {
   if (request.dry_run)
     throw Error(ExitCode::kBadRequest, "--dry-run shows records, and --online has none yet",
                 "leave one of them out");
+  for (const auto& [is_given, flag] : {std::pair(!request.held_out.empty(), "--held-out"),
+                                       {!request.problems.empty(), "--problems"},
+                                       {!request.runs.empty(), "--run"},
+                                       {request.epochs > 0, "--epochs"}}) {
+    if (is_given)
+      throw Error(ExitCode::kBadRequest,
+                  fmt::format("{} is for records, and --online learns from its own turns", flag),
+                  "choose problems with --suite and --without, the length with --steps");
+  }
   filter.kind.clear();  // what the model writes
   if (filter != RecordFilter{})
     throw Error(ExitCode::kBadRequest, "--online learns from its own turns; filters are for records",
@@ -149,9 +160,11 @@ Algorithm AlgorithmOf(TrainRequest* request) {
   if (sampling.problems_per_step == 0) sampling.problems_per_step = algorithm.units_per_step;
   // A round of imitation is one epoch over the chosen turns, batch after batch.
   if (algorithm.material == Material::kAnswers && !request->settings.Has("--updates")) {
-    const int answers =
-        sampling.problems_per_step * (algorithm.picked == Picked::kBest ? 1 : sampling.samples);
+    // At most: how many are correct is known after they were made.
+    const int answers = sampling.problems_per_step *
+                        (algorithm.picked == Picked::kBest ? 1 : sampling.samples * sampling.turns);
     algorithm.train.updates_per_step = (answers + algorithm.units_per_step - 1) / algorithm.units_per_step;
+    algorithm.train.units_per_update = algorithm.units_per_step;
   }
   return algorithm;
 }

@@ -45,7 +45,9 @@ std::string RecordedBatches::Describe() const {
                                                                  : "pairs";
   std::string left_out = fmt::format("{} dropped", units_.dropped);
   if (units_.too_long > 0) left_out += fmt::format(", {} too long for the model", units_.too_long);
+  if (units_.cut_off > 0) left_out += fmt::format(", {} cut off", units_.cut_off);
   if (units_.voided > 0) left_out += fmt::format(", {} cancelled", units_.voided);
+  if (units_.without_tokens > 0) left_out += fmt::format(", {} without token ids", units_.without_tokens);
   return fmt::format("{} {} ({}) of {} turns, {} a step", units_.units.size(), what, left_out,
                      turns_.turns().size(), algorithm_.units_per_step);
 }
@@ -72,6 +74,11 @@ std::vector<std::string> RecordedBatches::Remarks() const {
   std::vector<std::string> remarks = turns_.remarks();
   if (!turns_.left_out().empty()) remarks.push_back(turns_.left_out());
   if (const std::string sampling = SamplingRemark(); !sampling.empty()) remarks.push_back(sampling);
+  if (units_.without_tokens > 0)
+    remarks.push_back(fmt::format(
+        "{} tasks were left out: their turns have no token ids, which {} needs (collect with local:DIR, or "
+        "with --token-ids)",
+        units_.without_tokens, algorithm_.name));
   return remarks;
 }
 
@@ -86,10 +93,12 @@ void RecordedBatches::Prepare(const ModelText& text, const BatchOptions& options
   if (units_.units.empty()) {
     throw Error(
         ExitCode::kBadRequest,
-        fmt::format("nothing to learn from: {} samples are longer than {} tokens, {} were cancelled",
-                    units_.too_long, options.max_sample_tokens, units_.voided),
-        "train a model with a longer context, give a larger --max-sample-tokens if you gave one, or collect "
-        "shorter answers (--max-tokens)");
+        fmt::format(
+            "nothing to learn from: {} samples are longer than {} tokens, {} were cut off by the length "
+            "limit, {} were cancelled",
+            units_.too_long, options.max_sample_tokens, units_.cut_off, units_.voided),
+        "train a model with a longer context, give a larger --max-sample-tokens if you gave one, keep what was cut off "
+        "(--keep-cut-off), or collect shorter answers (--max-tokens)");
   }
   maker_.emplace(turns_, units_, algorithm_, text, options);
   maker_->Make(1);

@@ -128,18 +128,19 @@ class Maker {
     }
   }
 
-  // Whether AddUnit would keep a sample of the unit. Counts what it leaves out in Left().
+  // Whether AddUnit would keep a sample of the unit that is trained on. Counts what it leaves out in Left() and masked().
   bool IsUsable(const LearnTurns& turns, const Unit& unit) {
     if (algorithm_.material == Material::kPairs) {
       const LearnTurn& prompt = turns.turns()[unit.turns[0]];
-      return MakeSample(prompt, turns.turns()[unit.turns[1]]) &&
-             MakeSample(prompt, turns.turns()[unit.turns[2]]);
+      return IsTrained(MakeSample(prompt, turns.turns()[unit.turns[1]])) &&
+             IsTrained(MakeSample(prompt, turns.turns()[unit.turns[2]]));
     }
     bool is_usable = false;  // all turns are counted
-    for (const size_t i : unit.turns) is_usable |= MakeSample(turns.turns()[i], turns.turns()[i]).has_value();
+    for (const size_t i : unit.turns) is_usable |= IsTrained(MakeSample(turns.turns()[i], turns.turns()[i]));
     return is_usable;
   }
   const BatchFacts& Left() const { return out_.facts; }
+  int64_t masked() const { return masked_; }  // samples that IsUsable saw
 
   LearnBatch Finish(int64_t step) {
     out_.batch.step = step;
@@ -155,6 +156,11 @@ class Maker {
   }
 
  private:
+  bool IsTrained(const std::optional<local::Sample>& sample) {
+    masked_ += sample && sample->masked;
+    return sample && !sample->masked;
+  }
+
   std::optional<local::Sample> MakeSample(const LearnTurn& prompt, const LearnTurn& reply) {
     const TurnRecord &asked = records_.Of(prompt), &answered = records_.Of(reply);
     if (answered.stop_reason == "cancelled") {
@@ -251,6 +257,7 @@ class Maker {
   std::set<std::string> problems_;
   double log_speedup_ = 0, not_okay_ = 0;
   int fast_ = 0, reasoned_ = 0;
+  int64_t masked_ = 0;
 };
 
 constexpr size_t kRun = 8;
@@ -266,20 +273,27 @@ Units WithoutUnusable(const LearnTurns& turns, Units units, const Algorithm& alg
                       const BatchOptions& options) {
   RecordCache records;
   Maker maker(algorithm, text, options, &records);
-  std::vector<Unit> kept;
+  std::vector<Unit> kept, without_tokens;
   for (Unit& unit : units.units) {
     const BatchFacts before = maker.Left();
+    const int64_t masked_before = maker.masked();
     const bool is_usable = maker.IsUsable(turns, unit);
     const BatchFacts& after = maker.Left();
-    // BatchMaker reports turns without token ids.
-    if (is_usable || after.without_tokens > before.without_tokens) {
+    if (is_usable) {
       kept.push_back(std::move(unit));
+    } else if (after.without_tokens > before.without_tokens) {
+      without_tokens.push_back(std::move(unit));
     } else if (WithoutDistribution(after) == WithoutDistribution(before)) {
-      ++(after.too_long > before.too_long ? units.too_long : units.voided);
+      ++(after.too_long > before.too_long ? units.too_long
+         : maker.masked() > masked_before ? units.cut_off
+                                          : units.voided);
     }
     records.Shrink();
   }
-  units.units = std::move(kept);
+  // Where there are no others they stay: BatchMaker refuses them with the reason.
+  const bool has_others = !kept.empty();
+  units.units = std::move(has_others ? kept : without_tokens);
+  if (has_others) units.without_tokens = static_cast<int64_t>(without_tokens.size());
   units.unknown_sampling = maker.Left().unknown_sampling, units.greedy = maker.Left().greedy;
   units.filtered = maker.Left().filtered;
   return units;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <sstream>
 
+#include "env/error.h"
 #include "policies/local/files/model_config.h"
 #include "policies/local/text/chat_template.h"
 #include "policies/local/text/tokenizer.h"
@@ -32,6 +33,25 @@ std::string PromptText(const ChatTemplate& chat, const std::vector<MessageRecord
   return chat.Render(list, true);
 }
 
+// The end token that the template writes after an answer; else the first.
+std::vector<int32_t> EndOfAnswer(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                 const std::vector<int32_t>& ends) {
+  const std::string content = "the-answer";
+  std::string text;
+  try {
+    text = chat.Render({{{"role", "user"}, {"content", "?"}}, {{"role", "assistant"}, {"content", content}}},
+                       false);
+  } catch (const Error&) {  // a template for prompts only
+  }
+  const size_t at = text.rfind(content);
+  const std::string rest = at == std::string::npos ? "" : text.substr(at + content.size());
+  for (const int32_t end : ends) {
+    const std::string spelt = tokenizer.Decode(std::vector<int32_t>{end}, false);
+    if (!spelt.empty() && rest.starts_with(spelt)) return {end};
+  }
+  return ends.empty() ? ends : std::vector<int32_t>{ends[0]};
+}
+
 // The model's text after its prompt, whose template may have opened the reasoning already.
 std::string ReplyText(bool prompt_opens, const std::string& reasoning, const std::string& reply) {
   if (reasoning.empty()) return reply;
@@ -56,13 +76,17 @@ ModelText LoadModelText(const std::string& folder) {
     return tokenizer->Encode(PromptText(*chat, messages));
   };
   const bool opens = PromptText(*chat, {{"user", "?"}}).ends_with(kThink);
-  const std::vector<int32_t> ends = config.generation.end_tokens;
-  text.encode_reply = [tokenizer, opens, ends](const std::string& reasoning, const std::string& reply) {
+  const std::vector<int32_t> end = EndOfAnswer(*tokenizer, *chat, config.generation.end_tokens);
+  text.encode_reply = [tokenizer, opens, end](const std::string& reasoning, const std::string& reply) {
     std::vector<int32_t> ids = tokenizer->Encode(ReplyText(opens, reasoning, reply));
-    if (!ends.empty()) ids.push_back(ends[0]);
+    ids.insert(ids.end(), end.begin(), end.end());
     return ids;
   };
   return text;
+}
+
+std::string PolicyNameOfRun(const std::string& output) {
+  return "online:" + fs::absolute(output).lexically_normal().string();
 }
 
 std::string VersionedModel(const std::string& name, int64_t steps) {

@@ -27,6 +27,9 @@ struct ModelText {
 // empty. Throws Error(kBadRequest) when the folder holds no model.
 ModelText LoadModelText(const std::string& folder);
 
+// The policy under which the run in folder `output` stores the episodes that it makes itself.
+std::string PolicyNameOfRun(const std::string& output);
+
 // The turns of a model in training are stored under NAME@STEPS, with the steps that it had learnt before it
 // answered.
 std::string VersionedModel(const std::string& name, int64_t steps);

@@ -30,6 +30,34 @@ int RankVariable(const char* name, const char* other, int otherwise) {
   return otherwise;
 }
 
+// Slurm's numbers of tasks by node, "4(x2),3": node 1 has 4 and node 2 has 3.
+std::optional<int> TasksOfNode(const std::string& list, int node) {
+  for (size_t at = 0; at < list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    const std::string part = list.substr(at, end - at);
+    const size_t times = part.find("(x");
+    const auto tasks = NumberIn(part.substr(0, times).c_str());
+    const auto nodes = times == std::string::npos
+                           ? std::optional(1)
+                           : NumberIn(part.substr(times + 2, part.size() - times - 3).c_str());
+    if (!tasks || !nodes) return std::nullopt;
+    if (node < *nodes) return tasks;
+    node -= *nodes;
+    at = end + 1;
+  }
+  return std::nullopt;
+}
+
+// Slurm sets SLURM_NTASKS_PER_NODE only where it was asked for.
+int TasksOfThisNode(int otherwise) {
+  for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
+    const char* list = std::getenv(name);
+    if (list == nullptr) continue;
+    if (const auto tasks = TasksOfNode(list, RankVariable("SLURM_NODEID", "SLURM_NODEID", 0))) return *tasks;
+  }
+  return otherwise;
+}
+
 std::string Gpu(int index) { return fmt::format("cuda:{}", index); }
 
 [[noreturn]] void BadPlace(const std::string& place, const std::string& why) {
@@ -171,11 +199,11 @@ std::vector<std::string> GpusOf(const std::vector<int>& indices) {
 LocalRank LocalRankFromEnvironment() {
   LocalRank rank;
   rank.ranks = std::max(1, RankVariable("WORLD_SIZE", "SLURM_NTASKS", 1));
-  rank.rank = RankVariable("RANK", "SLURM_PROCID", 0);
-  if (rank.ranks == 1) return {};
+  rank.rank = RankVariable("RANK", "SLURM_PROCID", -1);
+  if (rank.ranks == 1 || rank.rank < 0) return {};
   rank.local = RankVariable("LOCAL_RANK", "SLURM_LOCALID", rank.rank);
-  rank.local_ranks =
-      std::max(rank.local + 1, RankVariable("LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", rank.ranks));
+  rank.local_ranks = std::max(
+      rank.local + 1, RankVariable("LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", TasksOfThisNode(rank.ranks)));
   return rank;
 }
 

@@ -23,7 +23,8 @@ struct LocalRank {
 };
 
 // From the variables of torchrun or Slurm: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; SLURM_PROCID, SLURM_NTASKS,
-// SLURM_LOCALID, SLURM_NTASKS_PER_NODE. Values that are no numbers count as absent.
+// SLURM_LOCALID, SLURM_NTASKS_PER_NODE, or SLURM_STEP_TASKS_PER_NODE, SLURM_TASKS_PER_NODE and SLURM_NODEID. Values that
+// are no numbers count as absent. Without a rank or their number there is one rank.
 LocalRank LocalRankFromEnvironment();
 
 struct PlaceRequest {

@@ -11,22 +11,25 @@
 
 namespace kevin {
 
-RankMeeting::Met RankMeeting::Meet(const Terms& terms) {
+std::string RankMeeting::LineOf(const Terms& terms, const std::string& host, const std::string& lock) {
+  return ToLine(Json{
+      {"host", host}, {"done", terms.done}, {"steps", terms.steps}, {"place", terms.place}, {"lock", lock}});
+}
+
+RankMeeting::Met RankMeeting::Compare(const std::vector<std::string>& all, int own_rank) {
   Met met;
-  if (ranks_ == 1) return met;
-  const Json own = {{"host", HostName()},   {"device", terms.device}, {"done", terms.done},
-                    {"steps", terms.steps}, {"place", terms.place},   {"lock", LockNameOf(terms.device)}};
-  const std::vector<std::string> all = trainer_.Exchange(ToLine(own));
+  const Json own = Json::parse(all.at(static_cast<size_t>(own_rank)));
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const Json other = Json::parse(all[rank]);
-    if (other.at("done") != terms.done || other.at("steps") != terms.steps)
-      throw Error(
-          ExitCode::kBadRequest,
-          fmt::format("rank {} is at step {} of {}, rank {} at step {} of {}", rank_, terms.done, terms.steps,
-                      rank, other.at("done").get<int64_t>(), other.at("steps").get<int64_t>()),
-          "start all ranks with the same options, and --out on a file system that they share");
-    if (static_cast<int>(rank) < rank_ && other.at("host") == own.at("host") &&
-        other.at("device") == own.at("device"))
+    if (other.at("done") != own.at("done") || other.at("steps") != own.at("steps"))
+      throw Error(ExitCode::kBadRequest,
+                  fmt::format("rank {} is at step {} of {}, rank {} at step {} of {}", own_rank,
+                              own.at("done").get<int64_t>(), own.at("steps").get<int64_t>(), rank,
+                              other.at("done").get<int64_t>(), other.at("steps").get<int64_t>()),
+                  "start all ranks with the same options, and --out on a file system that they share");
+    // Not by the device's name: each of them may see one GPU alone, which it calls cuda:0.
+    if (static_cast<int>(rank) < own_rank && other.at("host") == own.at("host") &&
+        other.at("lock") == own.at("lock"))
       met.holds_lock = false;
     met.locks.push_back(other.at("lock"));
     met.lines.push_back(fmt::format("rank {} of {} on {}: {}", rank, all.size(),
@@ -34,6 +37,11 @@ RankMeeting::Met RankMeeting::Meet(const Terms& terms) {
                                     other.at("place").get<std::string>()));
   }
   return met;
+}
+
+RankMeeting::Met RankMeeting::Meet(const Terms& terms) {
+  if (ranks_ == 1) return {};
+  return Compare(trainer_.Exchange(LineOf(terms, HostName(), LockNameOf(terms.device))), rank_);
 }
 
 bool RankMeeting::Agree(int64_t step, const std::optional<LearnBatch>& batch) {

@@ -33,6 +33,10 @@ class RankMeeting {
   };
   // Throws Error(kBadRequest) where steps differ.
   Met Meet(const Terms& terms);
+  // Its parts: what a rank says, with the name of the host and of the lock of its device (LockNameOf), and what rank
+  // `own_rank` makes of the lines of all ranks.
+  static std::string LineOf(const Terms& terms, const std::string& host, const std::string& lock);
+  static Met Compare(const std::vector<std::string>& all, int own_rank);
 
   // Before each step. False: a rank was asked to end (nullopt), so that all do. Throws Error(kBroken) where the ranks'
   // batches differ.

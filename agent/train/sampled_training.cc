@@ -138,7 +138,7 @@ SampledTraining::SampledTraining(const SampledRequest& request, const OnlineSett
            }),
       rollouts_(settings, request.database, fs::path(request.output) / "kernels", run_, progress,
                 std::move(judges), [&trainer] { return trainer.PermanentFailure(); }) {
-  const std::string name = "online:" + fs::absolute(request.output).lexically_normal().string();
+  const std::string name = PolicyNameOfRun(request.output);
   if (!settings.sampler.empty()) {
     auto served = std::make_unique<ServedSampler>(name, run_.id(), settings, request.model,
                                                   fs::path(request.output) / "sampler",

@@ -13,17 +13,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A folder of Hugging Face's cache has links to its files: a link to such a link would point elsewhere.
+void LinkOrCopy(const fs::path& from, const fs::path& to) {
+  fs::create_directories(to);
+  for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
+    const fs::path target = to / entry.path().filename();
+    if (entry.is_directory()) {
+      LinkOrCopy(entry.path(), target);
+      continue;
+    }
+    std::error_code no_link;
+    const fs::path file = fs::canonical(entry.path());
+    fs::create_hard_link(file, target, no_link);
+    if (no_link) fs::copy_file(file, target);
+  }
+}
+
 // Takes its name in one step, so that a server never reads half of it.
 void CopyModel(const fs::path& model, const fs::path& folder) {
   const fs::path part = folder.string() + ".part", old = folder.string() + ".old";
   try {
     fs::remove_all(part), fs::remove_all(old);
-    std::error_code no_links;
-    fs::copy(model, part, fs::copy_options::recursive | fs::copy_options::create_hard_links, no_links);
-    if (no_links) {
-      fs::remove_all(part);
-      fs::copy(model, part, fs::copy_options::recursive);
-    }
+    LinkOrCopy(model, part);
     if (fs::exists(folder)) fs::rename(folder, old);
     fs::rename(part, folder);
     fs::remove_all(old);

@@ -141,6 +141,9 @@ bool Matches(const RecordFilter& filter, const Figures& figures, const EpisodeFi
 }  // namespace
 
 void LearnTurns::LeaveOutEpisodes(const LearnRequest& request, Figures* figures) {
+  if (!request.evaluated_by.empty())
+    std::erase_if(figures->episodes,
+                  [&](const EpisodeFigures& e) { return e.policy == request.evaluated_by; });
   filtered_ += static_cast<int64_t>(std::erase_if(
       figures->episodes, [&](const EpisodeFigures& e) { return !Matches(request.filter, *figures, e); }));
   const bool needs_all = request.leave_out == LeaveOut::kEpisodes && NeedsLaterTurns(request.scheme);

@@ -36,6 +36,8 @@ struct LearnRequest {
   };
   std::vector<Source> sources;
   std::string problems;  // only ids with this prefix
+  std::string
+      evaluated_by;  // the policy under which this run evaluates itself: its episodes are not learnt from
   RecordFilter filter;
   std::vector<std::string> left_out;  // problem ids that are not learnt from
   std::vector<std::string> held_out;  // problem ids of the evaluation: an error if one of them occurs
@@ -114,8 +116,9 @@ struct UnitOptions {
 
 struct Units {
   std::vector<Unit> units;
-  int64_t dropped = 0;               // tasks without a difference, turns not picked, prompts without a pair
-  int64_t too_long = 0, voided = 0;  // units without a usable sample (WithoutUnusable, batches.h)
+  int64_t dropped = 0;  // tasks without a difference, turns not picked, prompts without a pair
+  // Units without a usable sample (WithoutUnusable, batches.h).
+  int64_t too_long = 0, voided = 0, cut_off = 0, without_tokens = 0;
   int64_t unknown_sampling = 0, greedy = 0, filtered = 0;  // turns (WithoutUnusable; BatchFacts)
 };
 

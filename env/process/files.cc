@@ -55,11 +55,12 @@ void WriteAll(int file, const std::string& bytes, const std::string& path) {
 void WriteFile(const std::string& path, const std::string& bytes, bool force) {
   std::error_code ignored;
   const auto kind = std::filesystem::symlink_status(path, ignored).type();
-  if (!force || kind == std::filesystem::file_type::not_found) {
+  const bool is_new = kind == std::filesystem::file_type::not_found;
+  if (!force) {
     WriteNew(path, O_CREAT | O_EXCL, bytes);
-  } else if (kind != std::filesystem::file_type::regular) {
+  } else if (!is_new && kind != std::filesystem::file_type::regular) {
     WriteNew(path, O_TRUNC, bytes);
-  } else {
+  } else {  // in one step, so that nobody reads half of it
     const std::string part = path + ".part";
     WriteNew(part, O_CREAT | O_TRUNC, bytes);
     if (rename(part.c_str(), path.c_str()) != 0) ThrowCannotWrite(path, errno);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -78,8 +79,9 @@ void TakeJudgeResult(const json& result, int64_t max_log_bytes, Evaluation* eval
 
 Fd OpenNamed(const std::string& path, const std::string& what) {
   if (path.empty()) return Fd();
-  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd)
+  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat about {};
+  if (!fd || fstat(fd.get(), &about) != 0 || !S_ISREG(about.st_mode))
     throw Error(ExitCode::kBroken, "cannot open " + what + " " + path, "clear Kevin's cache and try again");
   return fd;
 }

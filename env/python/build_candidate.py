@@ -109,27 +109,29 @@ class Builder:
         self.own = own  # None: torch's headers only
         self.compiled, self.libraries = {}, []
 
-    def keep(self, key, library, name, is_own):
-        file = f"own-{key}-{len(self.libraries)}.so"  # the name tells the evaluator whose code it is
-        self.compiled[key] = {"file": file, "name": name, "own": is_own}
+    def keep(self, keys, library, name, is_own):
+        """`keys`: with the extension's name, and without it."""
+        file = f"own-{keys[0]}-{len(self.libraries)}.so"  # the name tells the evaluator whose code it is
+        self.compiled[keys[0]] = {"file": file, "name": name, "own": is_own}
+        self.compiled.setdefault(keys[1], self.compiled[keys[0]])
         self.libraries.append((file, library))
 
-    def build(self, key, name, work):
-        folder = os.path.abspath(f"build-{key}")
+    def build(self, keys, name, work):
+        folder = os.path.abspath(f"build-{keys[0]}")
         os.makedirs(folder, exist_ok=True)
         try:
             module = work(folder)
         except RuntimeError as error:
             raise CompilerFailed(f"extension {name} does not compile:\n{compiler_lines(str(error))}") from error
         library = max(glob.glob(os.path.join(folder, "*.so")), key=os.path.getmtime)
-        self.keep(key, library, os.path.basename(library).split(".")[0], False)
+        self.keep(keys, library, os.path.basename(library).split(".")[0], False)
         return module
 
-    def with_own_headers(self, key, name, cpp_sources, cuda_sources, options):
+    def with_own_headers(self, keys, name, cpp_sources, cuda_sources, options):
         """The module, or None: torch's headers decide."""
         import extensions
         import own_headers
-        result = self.own.result(key, name, cpp_sources, cuda_sources, options)
+        result = self.own.result(keys[0], name, cpp_sources, cuda_sources, options)
         if "log" in result:
             raise CompilerFailed(f"extension {name} does not compile:\n{compiler_lines(result['log'])}")
         if "library" not in result:
@@ -143,17 +145,17 @@ class Builder:
             if missing is None:
                 return None
             raise CompilerFailed(f"extension {name} is not complete: {missing} is declared, and nowhere defined") from error
-        self.keep(key, result["library"], name, True)
+        self.keep(keys, result["library"], name, True)
         return module
 
     def load_inline(self, name, cpp_sources, cuda_sources=None, **options):
         import extensions
-        key = extensions.inline_key(name, cpp_sources, cuda_sources, options)
+        keys = [extensions.inline_key(known, cpp_sources, cuda_sources, options) for known in (name, None)]
         kept = {k: v for k, v in options.items() if k not in extensions.IGNORED}
-        module = self.with_own_headers(key, name, cpp_sources, cuda_sources, kept) if self.own else None
+        module = self.with_own_headers(keys, name, cpp_sources, cuda_sources, kept) if self.own else None
         if module is not None:
             return module
-        return self.build(key, name, lambda folder: self.inline(name, cpp_sources, cuda_sources, build_directory=folder,
+        return self.build(keys, name, lambda folder: self.inline(name, cpp_sources, cuda_sources, build_directory=folder,
                                                                 verbose=False, **kept))
 
     def compile_rest(self, calls):
@@ -172,9 +174,9 @@ class Builder:
 
     def load(self, name, sources, **options):
         import extensions
-        key = extensions.files_key(name, sources, options)
+        keys = [extensions.files_key(known, sources, options) for known in (name, None)]
         kept = {k: v for k, v in options.items() if k not in extensions.IGNORED}
-        return self.build(key, name, lambda folder: self.files(name, sources, build_directory=folder, verbose=False, **kept))
+        return self.build(keys, name, lambda folder: self.files(name, sources, build_directory=folder, verbose=False, **kept))
 
 
 def main():

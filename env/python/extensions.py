@@ -5,6 +5,7 @@ with Kevin's own headers (own_headers.py) is no Python module: its functions are
 import ctypes
 import hashlib
 import importlib.util
+import inspect
 import os
 import types
 
@@ -73,16 +74,30 @@ def bind(name, path):
     return module
 
 
+def with_positions(theirs, ours):
+    """`ours`, whose arguments may also be given by their positions in `theirs`."""
+    names = list(inspect.signature(theirs).parameters)
+
+    def call(*arguments, **named):
+        if len(arguments) > len(names):
+            raise TypeError(f"{theirs.__name__} takes {len(names)} arguments, not {len(arguments)}")
+        return ours(**dict(zip(names, arguments)), **named)
+
+    return call
+
+
 def install(load_inline, load):
     import torch.utils.cpp_extension as cpp_extension
-    cpp_extension.load_inline, cpp_extension.load = load_inline, load
+    cpp_extension.load_inline = with_positions(cpp_extension.load_inline, load_inline)
+    cpp_extension.load = with_positions(cpp_extension.load, load)
 
 
 def use_compiled(folder, compiled):
-    """`compiled`: key to {"file", "name", "own"} in `folder`, or to {"name", "error"} of what did not compile."""
+    """`compiled`: key to {"file", "name", "own"} in `folder`, or to {"name", "error"} of what did not compile. A name may
+    differ from process to process (its number, the time): what was compiled from the same sources serves then."""
 
-    def find(key, name, options):
-        found = compiled.get(key)
+    def find(key_with, name, options):
+        found = compiled.get(key_with(name)) or compiled.get(key_with(None))
         if found is None:
             raise RuntimeError(f"extension {name} was not compiled: its sources or options differ from those of the "
                                "first import")
@@ -93,9 +108,9 @@ def use_compiled(folder, compiled):
         return import_library(found["name"], os.path.join(folder, found["file"]), options.get("is_python_module", True))
 
     def load_inline(name, cpp_sources, cuda_sources=None, **options):
-        return find(inline_key(name, cpp_sources, cuda_sources, options), name, options)
+        return find(lambda known: inline_key(known, cpp_sources, cuda_sources, options), name, options)
 
     def load(name, sources, **options):
-        return find(files_key(name, sources, options), name, options)
+        return find(lambda known: files_key(known, sources, options), name, options)
 
     install(load_inline, load)

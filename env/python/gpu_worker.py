@@ -248,6 +248,7 @@ def run(server, own, first, descriptors):
     folders = (ctypes.c_char_p * len(server.folders))(*[folder.encode() for folder in server.folders])
     device.library.KevinEnterGpuSandbox(server.namespaces, folders, len(server.folders), first["max_file_bytes"],
                                         first["cpu_limit_s"], first["gpu"]["may_compile"], opened)
+    os.chdir("/tmp")  # a folder that can be written to, as the build's is
     for descriptor in descriptors[:JOB]:
         os.close(descriptor)
     server.socket.close()

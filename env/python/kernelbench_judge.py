@@ -115,7 +115,9 @@ class Judge:
                 if given.shape != expected.shape:
                     raise Failed(f"shape {tuple(given.shape)}, expected {tuple(expected.shape)}")
                 is_close = torch.allclose(expected, given, atol=tolerance, rtol=tolerance)
-                worst = max(worst, (expected.double() - given.double()).abs().max().item() if expected.numel() else 0.0)
+                difference = (expected.double() - given.double()).abs().max().item() if expected.numel() else 0.0
+                if worst == worst:  # once it is NaN it stays so
+                    worst = max(worst, difference) if difference == difference else difference
             except Failed:
                 raise
             except Exception as error:
@@ -123,8 +125,9 @@ class Judge:
             self.verdict["max_difference"] = worst if worst == worst and worst < float("inf") else None
             self.verdict["trials_passed"] += is_close
         if self.verdict["trials_passed"] < TRIALS:
+            most = f"the most by {worst:.3g}" if worst == worst else "in places one side is NaN or both are infinite"
             raise Failed(f"{TRIALS - self.verdict['trials_passed']} of {TRIALS} trials differ by more than {tolerance:g}, "
-                         f"the most by {worst:.3g}")
+                         f"{most}")
 
     def time(self, model, inputs):
         for _ in range(WARM_UPS):

@@ -190,8 +190,10 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
     if (!ran.exceeded.empty()) {
       log += (log.empty() ? "the import was ended: " : "\nthe import was ended: ") + ran.exceeded;
     } else if (ran.status == 0) {
-      fs::rename(work / kLibraryFileName, kept / kLibraryFileName, error);
-      if (error) log += "the import ended the process before its end";
+      // A folder or a link there is the candidate's doing.
+      const bool is_file = fs::is_regular_file(fs::symlink_status(work / kLibraryFileName, error));
+      if (is_file) fs::rename(work / kLibraryFileName, kept / kLibraryFileName, error);
+      if (!is_file || error) log += "the import ended the process before its end";
     } else if (ran.output.empty() || !WIFEXITED(ran.status) || WEXITSTATUS(ran.status) != kRefused) {
       log += (log.empty() ? "the import " : "\nthe import ") + DescribeStatus(ran.status);
     }

@@ -25,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kErrorBytes = 4096;  // the end of standard error
 constexpr double kEndLimit_s = 10;
+constexpr double kLastErrors_s = 2;  // for what it wrote before its end
 
 // The environment of this process, with CUDA devices numbered as Kevin does and with the library path from
 // before a bundle's launcher changed it.
@@ -163,7 +164,13 @@ std::string PythonProcess::DescribeEnd() {
   const bool ended = process_.Wait(kEndLimit_s, &status);
   std::string text = ended ? DescribeStatus(status) : "closed its output and did not end";
   lacks_sandbox_ = ended && WIFEXITED(status) && WEXITSTATUS(status) == kNoSandboxStatus;
+  if (!ended) process_.Kill();  // else its errors have no end
+  // A process that it started may hold them open too.
+  const auto deadline = Clock::now() + std::chrono::duration<double>(kLastErrors_s);
   while (errors_) {
+    const double left_s = std::chrono::duration<double>(deadline - Clock::now()).count();
+    pollfd waiting{errors_.get(), POLLIN, 0};
+    if (left_s <= 0 || poll(&waiting, 1, static_cast<int>(left_s * 1000) + 1) <= 0) break;
     const std::string more = ReadSome(errors_.get());
     if (more.empty()) break;
     error_text_ += more;

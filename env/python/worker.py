@@ -180,6 +180,7 @@ def run_worker(server, worker_socket):
     if job["role"] == "candidate":
         bundle = caller.contents(descriptors[BUNDLE])
     enter_sandbox(server, job)
+    os.chdir("/tmp")  # a folder that can be written to, as the build's is
     for descriptor in descriptors[:JOB]:
         os.close(descriptor)
     server.socket.close()

@@ -165,6 +165,15 @@ TEST_CASE("once a candidate is loaded, KernelBench's process tells nothing about
             .input_shapes == std::vector<std::vector<int64_t>>{{16, 4}, {}});
 }
 
+TEST_CASE("a process that has closed its output and goes on is ended, whoever else holds its errors open") {
+  const auto start = std::chrono::steady_clock::now();
+  PythonProcess process(
+      {"/bin/sh", "-c", R"(echo '{"phase": "load"}'; sleep 40 & exec 0<&- 1>&-; sleep 1000)"});
+  const KernelBenchVerdict verdict = ReadKernelBenchVerdict({}, &process);
+  CHECK(verdict.reason.find("closed its output and did not end") != std::string::npos);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
+}
+
 TEST_CASE("what the two verdicts disagree on") {
   const Json measured = {{"name", "a"},    {"problem", "level1/1"}, {"outcome", "measured"},
                          {"speedup", 1.2}, {"speedup_low", 1.1},    {"speedup_high", 1.3}};

@@ -99,6 +99,12 @@ TEST_CASE("the leaderboard's folder names its files, and no others") {
         std::vector<std::string>{"level1/19#0 Level 1: 19_ReLU, b", "level1/19#1 Level 1: 19_ReLU, "});
   CHECK(all.candidates[0].source == "two\n");
   CHECK(all.left_out.size() == 4);
+  Write(
+      folder / "data.json",
+      R"({"Level 1: 19_ReLU": [{"file": "ff", "display_name": "b"}, {"file": "0a1b", "display_name": "b"}]})");
+  CHECK(
+      Ids(ReadPublishedCandidates(folder)) ==
+      std::vector<std::string>{"level1/19#0 Level 1: 19_ReLU, b", "level1/19#1 Level 1: 19_ReLU, b (0a1b)"});
 }
 
 TEST_CASE("rows: lines, arrays, levels; the leaderboard counts problems from 0") {

@@ -2,6 +2,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -107,6 +108,26 @@ void Written(const std::function<void()>& write) {
               kRemoveCheckpoint);
 }
 
+void RequireSame(const fs::path& folder, const TrainOptions& earlier, const TrainOptions& asked) {
+  const auto adapters = [](const TrainOptions& o) {
+    if (o.lora.rank == 0) return std::string("without adapters (no --lora)");
+    return fmt::format("with --lora {} --lora-alpha {:g} --lora-targets {}", o.lora.rank, o.lora.alpha,
+                       fmt::join(TargetsOf(o.lora), ","));
+  };
+  const auto require = [&](const std::string& then, const std::string& now) {
+    if (then == now) return;
+    throw Error(
+        ExitCode::kBadRequest,
+        fmt::format("checkpoint {} was made {}, and this run is asked for {}", folder.string(), then, now),
+        "give the options that the run began with, or begin another in a new --out");
+  };
+  require(fmt::format("with --seed {}", earlier.seed), fmt::format("with --seed {}", asked.seed));
+  // Of a round of imitation they follow from --problems-per-step and --samples.
+  require(fmt::format("with {} updates a step", earlier.updates_per_step),
+          fmt::format("with {} updates a step", asked.updates_per_step));
+  require(adapters(earlier), adapters(asked));
+}
+
 void RestoreRandom(const fs::path& folder, const at::Tensor& state) {
   at::Generator random = at::detail::getDefaultCPUGenerator();
   try {
@@ -147,6 +168,15 @@ int64_t StepsOf(const std::string& folder) {
   }
 }
 
+void RequireSameOptions(const std::string& folder, const TrainOptions& options) {
+  try {
+    const auto about = nlohmann::json::parse(std::ifstream(fs::path(folder) / "trainer.json"));
+    RequireSame(folder, TrainOptionsFromJson(about.at("options")), options);
+  } catch (const nlohmann::json::exception& error) {
+    Damaged(folder, std::string("trainer.json is damaged: ") + error.what());
+  }
+}
+
 int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, const LanguageModel& model,
                        Ranks& ranks, Optimizer* optimizer) {
   const fs::path path = folder;
@@ -157,8 +187,7 @@ int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, c
       const int written_by = about.at("ranks").get<int>();
       if (written_by < 1) Damaged(path, "trainer.json names no ranks");
       const TrainOptions earlier = TrainOptionsFromJson(about.at("options"));
-      if (earlier.seed != options.seed || earlier.updates_per_step != options.updates_per_step)
-        Damaged(path, "it was made with another --seed or --updates, so that its batches were others");
+      RequireSame(path, earlier, options);
       StoredShares shares(path, written_by, ranks.Rank(), LayoutOf(model.Parameters(), earlier.shard));
       optimizer->ReadState(shares);
       RestoreRandom(path, shares.Common(kRandom));

@@ -107,6 +107,7 @@ void VisitAll(Options& o, const Visit& visit) {
   VisitLoss(o.loss, visit);
   VisitParts(o, visit);
   visit("steps", o.steps), visit("updates_per_step", o.updates_per_step);
+  visit("units_per_update", o.units_per_update);
   visit("micro_tokens", o.micro_tokens), visit("logits_tokens", o.logits_tokens);
   visit("checkpoint_every", o.checkpoint_every), visit("keep", o.keep);
   visit("gap_limit", o.gap_limit);

@@ -94,6 +94,8 @@ struct TrainOptions {
   LoraOptions lora;
   int64_t steps = 40;
   int updates_per_step = 2;
+  // A step with few units has fewer updates, of so many units each (samples, or pairs of them); 0: all updates.
+  int units_per_update = 0;
   int64_t micro_tokens = 16384;   // of a forward pass
   int64_t logits_tokens = 1024;   // with logits in memory at once
   int64_t checkpoint_every = 10;  // steps; 0: only at the end

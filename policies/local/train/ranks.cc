@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
@@ -248,8 +249,12 @@ std::optional<Rendezvous> RendezvousFromEnvironment() {
   const char* host = Variable("MASTER_ADDR");
   const char* port = Variable("MASTER_PORT");
   if (host == nullptr || port == nullptr) {
-    throw Error(ExitCode::kBadRequest, "WORLD_SIZE is set, but MASTER_ADDR or MASTER_PORT is not",
-                "start it with torchrun --no-python, or set them yourself");
+    const bool is_slurm = Variable("WORLD_SIZE") == nullptr;
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{} says {} ranks, but MASTER_ADDR or MASTER_PORT is not set",
+                            is_slurm ? "SLURM_NTASKS" : "WORLD_SIZE", rendezvous.size),
+                is_slurm ? "set both, the same for all tasks, or unset SLURM_NTASKS for a single rank"
+                         : "start it with torchrun --no-python, or set them yourself");
   }
   rendezvous.host = host, rendezvous.port = Number("MASTER_PORT", port, 1);
   // With torchrun its agent holds the store.

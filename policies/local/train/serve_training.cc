@@ -107,6 +107,7 @@ class Service {
         [](const std::string& line) { fmt::print(stderr, "kevin-trainer: {}\n", Printable(line)); },
         on_lost_);
     const std::string checkpoint = options.resume ? NewestCheckpoint(options.output) : "";
+    if (!checkpoint.empty()) RequireSameOptions(checkpoint, options);  // before its weights are read
     Plan(&options, sampling);
     // from_base needs the weights of the base; a checkpoint's weights come with its optimiser.
     model_ = Loaded(options, options.from_base ? "" : checkpoint);

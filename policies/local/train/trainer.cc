@@ -66,7 +66,9 @@ class Trainer::StepRun {
       AddUp(&update_sums_);
       if (u == 0) CheckGap();
       if (!std::isfinite(norm) || !std::isfinite(update_sums_.loss)) Stop(u, norm);
-      figures_.learning_rate = LearningRate(o_.schedule, before + static_cast<int64_t>(u), all);
+      // Where a step has fewer updates they cover its part of the schedule.
+      const auto at = static_cast<int64_t>(u) * o_.updates_per_step / static_cast<int64_t>(updates_.size());
+      figures_.learning_rate = LearningRate(o_.schedule, before + at, all);
       t_.optimizer_.Update(figures_.learning_rate, norm);
       figures_.grad_norm += norm / static_cast<double>(updates_.size());
       figures_.loss += update_sums_.loss / static_cast<double>(updates_.size());
@@ -106,7 +108,9 @@ class Trainer::StepRun {
   void Cut() {
     const auto unit = static_cast<size_t>(batch_.unit);
     const size_t units = batch_.samples.size() / unit;
-    const auto parts = static_cast<size_t>(o_.updates_per_step);
+    auto parts = static_cast<size_t>(o_.updates_per_step);
+    if (const auto most = static_cast<size_t>(o_.units_per_update); most > 0)
+      parts = std::clamp<size_t>((units + most - 1) / most, 1, parts);
     const std::vector<size_t> order = Shuffled(units, o_.seed, static_cast<uint64_t>(batch_.step));
     for (size_t part = 0; part < parts; ++part) {
       const Share share = ShareOf(units, parts, part);

@@ -94,6 +94,10 @@ std::string NewestCheckpoint(const std::string& output);
 // The steps of a checkpoint. Throws Error(kBadRequest) if the folder is none.
 int64_t StepsOf(const std::string& folder);
 
+// Throws Error(kBadRequest) where the checkpoint was made with another seed, other updates a step or other adapters: the run
+// would not go on from it. Reads no weights.
+void RequireSameOptions(const std::string& folder, const TrainOptions& options);
+
 // Restores the optimiser, and through it the parameters of `model`. Each rank reads its own share. All ranks call it.
 // Returns the steps done. Throws Error(kBadRequest) on all ranks where one finds the checkpoint damaged or of another
 // model.

@@ -546,6 +546,19 @@ TEST_CASE("an empty database and held-out problems are refused by name") {
   CHECK_THROWS_AS(LearnTurns(request), Error);
 }
 
+TEST_CASE("a run does not learn from its own evaluations in the same database") {
+  Records records;
+  records.Add("level1/19", {{1.2}});
+  records.Add("level1/40", {{1.5}}, {.policy = PolicyNameOfRun("/tmp/r")});
+  LearnRequest request = records.Request();
+  request.held_out = {"level1/40"};
+  CHECK_THROWS_WITH(LearnTurns(request), Catch::Contains("level1/40"));
+  request.evaluated_by = PolicyNameOfRun("/tmp/x/../r");
+  const LearnTurns turns(request);
+  REQUIRE(turns.turns().size() == 1);
+  CHECK(turns.turns()[0].problem->id == "level1/19");
+}
+
 TEST_CASE("long samples are left out") {
   Records records;
   records.Add("level1/19", {{1.2}, {1.5}});
@@ -583,6 +596,29 @@ TEST_CASE("units without a usable sample are left out before steps are formed, a
   CHECK(WithoutUnusable(turns, all, sft, {}, options).units.size() == 1);
   const Units pairs = MakeUnits(*FindAlgorithm("dpo"), turns, {});
   CHECK(WithoutUnusable(turns, pairs, *FindAlgorithm("dpo"), text, options).units.empty());
+}
+
+TEST_CASE("tasks that are cut off whole, or have no token ids, make no step of their own") {
+  Records records;
+  records.Add("level1/19", {{1.2}, {1.9}});
+  records.Add("level1/20", {{1.2, "length"}, {1.9, "length"}});
+  records.Add("level1/21", {{1.2, "stop", false}, {1.9, "stop", false}});
+  Algorithm grpo = *FindAlgorithm("grpo");
+  grpo.units_per_step = 1;
+  const LearnTurns turns(records.Request());
+  const Units all = MakeUnits(grpo, turns, {});
+  REQUIRE(all.units.size() == 3);
+  const Units usable = WithoutUnusable(turns, all, grpo, {}, {});
+  CHECK((usable.units.size() == 1 && usable.cut_off == 1 && usable.without_tokens == 1));
+  const BatchMaker maker(turns, usable, grpo, {}, {});
+  for (int step = 1; step <= 4; ++step) {
+    const LearnBatch batch = maker.Make(step);
+    CHECK(std::any_of(batch.batch.samples.begin(), batch.batch.samples.end(),
+                      [](const local::Sample& sample) { return !sample.masked; }));
+  }
+  BatchOptions keeps;
+  keeps.mask_cut_off = false;
+  CHECK(WithoutUnusable(turns, all, grpo, {}, keeps).units.size() == 2);
 }
 
 TEST_CASE("what tells of junk") {

@@ -111,7 +111,8 @@ TEST_CASE("a placement that cannot be is named") {
 TEST_CASE("the local rank is read from torchrun's variables or Slurm's") {
   const auto clear = [] {
     for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID",
-                             "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"})
+                             "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
+                             "SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID"})
       unsetenv(name);
   };
   clear();
@@ -125,6 +126,18 @@ TEST_CASE("the local rank is read from torchrun's variables or Slurm's") {
   setenv("SLURM_NTASKS_PER_NODE", "4", 1);
   rank = LocalRankFromEnvironment();
   CHECK((rank.rank == 6 && rank.ranks == 8 && rank.local == 2 && rank.local_ranks == 4));
+  unsetenv("SLURM_NTASKS_PER_NODE");
+  for (const auto& [list, node, tasks] : {std::tuple("4(x2)", "1", 4),
+                                          {"3(x2),5", "2", 5},
+                                          {"5,3", "1", 3},
+                                          {"nonsense", "0", 8},
+                                          {"4", "7", 8}}) {
+    INFO(list);
+    setenv("SLURM_STEP_TASKS_PER_NODE", list, 1), setenv("SLURM_NODEID", node, 1);
+    CHECK(LocalRankFromEnvironment().local_ranks == tasks);
+  }
+  unsetenv("SLURM_PROCID");
+  CHECK(LocalRankFromEnvironment().ranks == 1);
   clear();
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <future>
 
+#include "agent/train/rank_meeting.h"
 #include "tests/catch.h"
 #include "tests/trajectories/sample_records.h"
 
@@ -64,6 +65,22 @@ bool BothLearn(bool is_shared, std::chrono::milliseconds patience) {
 }
 
 }  // namespace
+
+TEST_CASE("each GPU's lock is held by one rank, also where each rank calls its GPU the same") {
+  const RankMeeting::Terms terms{0, 4, "cuda:0", "trains on cuda:0"};
+  const auto line = [&](const char* host, const char* lock) {
+    return RankMeeting::LineOf(terms, host, lock);
+  };
+  const std::vector<std::string> all = {line("a", kFirst), line("a", kSecond), line("a", kFirst),
+                                        line("b", kFirst)};
+  std::vector<bool> holds;
+  for (int rank = 0; rank < 4; ++rank) holds.push_back(RankMeeting::Compare(all, rank).holds_lock);
+  CHECK(holds == std::vector<bool>{true, true, false, true});
+  CHECK(RankMeeting::Compare(all, 1).locks == std::vector<std::string>{kFirst, kSecond, kFirst, kFirst});
+  RankMeeting::Terms later = terms;
+  later.done = 2;
+  CHECK_THROWS_AS(RankMeeting::Compare({all[0], RankMeeting::LineOf(later, "a", kSecond)}, 1), Error);
+}
 
 TEST_CASE("ranks that sample together learn beside answers and measurements without waiting in a circle") {
   const TemporaryFolder folder;

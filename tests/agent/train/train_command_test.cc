@@ -159,6 +159,16 @@ TEST_CASE("adapters: trained, saved for PEFT, gone on with") {
   REQUIRE(world.Train(kGrpo + "--lora 4 --out half --resume").code == 0);
   CHECK(ReadAll(world / "half/adapter/adapter_model.safetensors") ==
         ReadAll(world / "whole/adapter/adapter_model.safetensors"));
+  for (const auto& [part, options] : {std::pair("was made with --lora 4 --lora-alpha", "--lora 8"),
+                                      {"was made with --seed 0", "--lora 4 --seed 1"},
+                                      {"asked for without adapters", ""}}) {
+    const TrainResult other = world.Train(kGrpo + options + " --out half --resume");
+    INFO(other.errors);
+    CHECK(other.code == 2);
+    CHECK(other.errors.find(part) != std::string::npos);
+    CHECK(other.errors.find("give the options that the run began with") != std::string::npos);
+    CHECK(other.errors.find("remove that folder") == std::string::npos);
+  }
   const TrainResult quantised = world.Train(kGrpo + "--lora 4 --quantization nf4 --out q");
   INFO(quantised.errors);
   CHECK(quantised.code == 0);
@@ -342,6 +352,8 @@ TEST_CASE("what is wrong is named, with the next step") {
   expect(2, "not a range of steps", "--model model --dry-run --versions new");
   expect(2, "nothing.txt: cannot be read", "--model model --dry-run --problem-list nothing.txt");
   expect(2, "left out by the filters", "--model model --dry-run --kind cuda");
+  for (const char* option : {"--held-out level1/20", "--problems level1/", "--run latest", "--epochs 2"})
+    expect(2, "is for records", "--model model --out r --online --suite level1/19 " + std::string(option));
   expect(2, "filters are for records", "--model model --out r --online --suite level1/19 --since 2026-11-01");
   for (const char* option : {"--rules open", "--kind modelnew --prompts kernelbench", "--diagnose off"}) {
     const std::string part = "--prompts, --rules and --diagnose are for turns that the model makes itself";

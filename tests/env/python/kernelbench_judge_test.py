@@ -101,6 +101,11 @@ class Verdicts(unittest.TestCase):
         self.assertGreater(verdict["speedup"], 0)
         self.assertFalse(verdict["excessive_speedup"])
 
+    def test_nan_is_no_small_difference(self):
+        verdict = judged(result="torch.relu(y).masked_fill(y > 0, float('nan'))")
+        self.assertIn("one side is NaN", verdict["reason"])
+        self.assertEqual((verdict["correct"], verdict["max_difference"]), (False, None))
+
     @unittest.skipIf(importlib.util.find_spec("triton") is None, "no Triton")
     def test_the_autotuner_measures_in_the_first_trial_alone(self):
         from triton import knobs

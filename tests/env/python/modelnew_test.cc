@@ -101,6 +101,8 @@ TEST_CASE("bad input of a Python candidate is an outcome with its reason") {
       // By the limit of tasks where it binds, which is not so for root; else by who looks from outside.
       {"many_processes",
        {"compile_failed", geteuid() == 0 ? "threads and processes at a time" : "BlockingIOError"}},
+      {"leaves_a_folder", {"compile_failed", "the import ended the process before its end"}},
+      {"leaves_a_link", {"compile_failed", "the import ended the process before its end"}},
       {"many_files", {"compile_failed", "it writes more than 20000 files"}},
   };
   const std::vector<fs::path> files = CandidatesIn(Folder() / "bad_input");
