@@ -16,7 +16,7 @@ source = """
 #include <torch/extension.h>
 torch::Tensor relu(torch::Tensor x) { return torch::relu(x + x); }
 """
-relu = load_inline(f"relu_{os.getpid()}", source, "", ["relu"])
+relu = load_inline(f"relu_{os.getpid()}", source, "", functions=["relu"])
 
 
 class ModelNew(nn.Module):
