@@ -6,7 +6,8 @@
 // It reads Request.task only, never the messages, and does not edit Task.start_source. Deterministic: equal
 // Request.task and Sampling.seed give equal replies. It keeps no state and may be called from any thread.
 //
-// Complete throws NothingLeft once it has no text that is not an attempt, and Error(kBadRequest) for a problem with an operation that it cannot write; WhyNot says so beforehand.
+// Complete throws NothingLeft once each of its texts was an attempt, and Error(kBadRequest) for a problem with an operation
+// that it cannot write; WhyNot says so beforehand.
 
 #include <memory>
 

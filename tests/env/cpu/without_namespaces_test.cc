@@ -20,7 +20,7 @@
 namespace kevin {
 namespace {
 
-// Docker's and podman's default list.
+// Of the capabilities that Docker leaves by default; no more.
 constexpr uint32_t kKept = 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID |
                            1u << CAP_KILL | 1u << CAP_SETGID | 1u << CAP_SETUID | 1u << CAP_SETPCAP |
                            1u << CAP_NET_BIND_SERVICE | 1u << CAP_SYS_CHROOT;
