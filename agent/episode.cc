@@ -217,7 +217,7 @@ class Episode {
 
   // `against`: the turn to compare with in the same pairs; nullopt: the user's own kernel, if there is one.
   std::optional<Confirmed> Confirm(int number, std::optional<int> against) {
-    if (auto made = TakeConfirmation(number)) return *made;
+    if (auto made = TakeConfirmation(number, against)) return *made;
     StopIfAsked();
     const EvaluationRecord& judged = journal_.turn(number).evaluation;
     const Candidate candidate{judged.kind, judged.source};
@@ -240,12 +240,15 @@ class Episode {
     return ConfirmedBy(record);
   }
 
-  // The next confirmation of this turn that was stored before the episode was broken off.
-  std::optional<std::optional<Confirmed>> TakeConfirmation(int number) {
+  // The next confirmation of this turn, beside the same rival, that was stored before the episode was broken off.
+  std::optional<std::optional<Confirmed>> TakeConfirmation(int number, std::optional<int> against) {
     auto& stored = confirmations_[number];
-    if (stored.empty()) return std::nullopt;
-    const EvaluationRecord made = stored.front();
-    stored.pop_front();
+    const auto same = std::find_if(stored.begin(), stored.end(), [&](const EvaluationRecord& made) {
+      return made.against_best_turn == against || !made.correct;
+    });
+    if (same == stored.end()) return std::nullopt;
+    const EvaluationRecord made = *same;
+    stored.erase(same);
     return ConfirmedBy(made);
   }
 

@@ -180,8 +180,7 @@ class Optimize {
     if (policy_.turns) episode.turns = std::min(episode.turns, *policy_.turns);
     if (const auto earlier = Earlier(workload, policy_.policy->Name(), kind)) {
       const int made = earlier->turns;
-      const bool is_exhausted = !earlier->state_reason.empty();
-      if ((made >= episode.turns || is_exhausted) && earlier->state == EpisodeState::kDone) {
+      if (made >= episode.turns && earlier->state == EpisodeState::kDone) {
         episode.turns = 0;
         episode.continue_episode = earlier->id;
         return episode;
@@ -304,11 +303,12 @@ class Optimize {
   }
 
   int NothingWritten(const Proof& proof, const std::string& why) {
-    Print(
-        text_out_,
-        fmt::format("nothing was gained and nothing written: {}\nmore turns may help: --turns {}; episode {} "
-                    "(kevin show {})\n",
-                    why, 2 * options_.turns, episode_.id, episode_.id));
+    Print(text_out_,
+          fmt::format("nothing was gained and nothing written: {}\n{}; episode {} (kevin show {})\n", why,
+                      episode_.state_reason.empty()
+                          ? fmt::format("more turns may help: --turns {}", 2 * options_.turns)
+                          : episode_.state_reason,
+                      episode_.id, episode_.id));
     Report(proof, why, "");
     return static_cast<int>(ExitCode::kDone);
   }

@@ -92,7 +92,8 @@ WorkItem TakeItem(Database& database, const std::string& id, const LeaseTerms& t
 
 std::string LatestUnfinished(Database& database, const std::string& key) {
   Statement find = database.Prepare(
-      "SELECT run FROM collections WHERE key = ? AND finished_at IS NULL ORDER BY run DESC LIMIT 1");
+      "SELECT run FROM collections WHERE key = ? AND finished_at IS NULL AND EXISTS "
+      "(SELECT 1 FROM work_items WHERE work_items.run = collections.run) ORDER BY run DESC LIMIT 1");
   return find.Bind(key).Step() ? find.Text(0) : "";
 }
 

@@ -22,10 +22,11 @@ class ReplayPolicy : public Policy {
     const int turn = request.task.turn;
     if (turn < 1 || static_cast<size_t>(turn) > replies_.size()) {
       const std::string count = std::to_string(replies_.size());
-      throw Error(ExitCode::kBadRequest,
-                  name_ + ": turn " + std::to_string(turn) + " requested, but only " + count +
-                      (replies_.size() == 1 ? " reply is" : " replies are") + " stored",
-                  "Ask for at most " + count + " turns (--turns " + count + ") or choose another policy.");
+      throw NothingLeft(
+          ExitCode::kBadRequest,
+          name_ + ": turn " + std::to_string(turn) + " requested, but only " + count +
+              (replies_.size() == 1 ? " reply is" : " replies are") + " stored",
+          "Ask for at most " + count + " turns (--turns " + count + ") or choose another policy.");
     }
     completion.text = replies_[static_cast<size_t>(turn - 1)];
     completion.stop_reason = "stop";

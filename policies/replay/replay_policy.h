@@ -13,7 +13,7 @@ namespace kevin {
 
 // `name` is the result of Name() ("replay:EPISODE"). `replies` holds complete replies, that of turn 1 first.
 // Task.turn selects the reply, so that several episodes may share one policy and an interrupted one may
-// continue. After the last reply Complete throws Error(kBadRequest).
+// continue. After the last reply Complete throws NothingLeft.
 std::unique_ptr<Policy> MakeReplayPolicy(std::string name, std::vector<std::string> replies);
 
 }  // namespace kevin

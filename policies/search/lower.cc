@@ -320,8 +320,14 @@ void Lowering::Lower1(const GraphNode& given) {
                                       &Lowering::Reduced,    &Lowering::Normalised, &Lowering::Windowed,
                                       &Lowering::Contracted, &Lowering::Recurrent,  &Lowering::Loss,
                                       &Lowering::Composed};
-  for (const Group group : kGroups) {
-    if ((this->*group)(*node)) return;
+  try {
+    for (const Group group : kGroups) {
+      if ((this->*group)(*node)) return;
+    }
+  } catch (const Unsupported& unsupported) {
+    const std::string reason = unsupported.what();
+    if (reason.find('`') != std::string::npos) throw;  // it names the operation
+    throw Unsupported("`" + node->op + "`: " + reason);
   }
   throw Unsupported("`" + node->op + "` has no stage");
 }

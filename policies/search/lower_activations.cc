@@ -76,9 +76,14 @@ ExprPtr EntropyOf(const ExprPtr& x) {
 
 OfFloat Shrink(const Lowering& at, const GraphNode& node) {
   const double lambda = at.Number(node, "lambd", 0.5);
-  const bool hard = node.op == "hardshrink";
+  if (node.op == "hardshrink") {  // NaN stays
+    return [=](const ExprPtr& x) {
+      return Select(Compare("less_equal", x, Float(lambda)),
+                    Select(Compare("less_equal", Float(-lambda), x), Float(0), x), x);
+    };
+  }
   return [=](const ExprPtr& x) {
-    const ExprPtr above = hard ? x : Minus(x, Float(lambda)), below = hard ? x : Plus(x, Float(lambda));
+    const ExprPtr above = Minus(x, Float(lambda)), below = Plus(x, Float(lambda));
     return Select(IsLess(Float(lambda), x), above, Select(IsLess(x, Float(-lambda)), below, Float(0)));
   };
 }

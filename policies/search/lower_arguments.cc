@@ -100,6 +100,7 @@ Shape Lowering::IntegersFor(const GraphNode& node, const char* name, size_t rank
 
 std::vector<int> Lowering::Dims(const GraphNode& node, const char* name, size_t rank) const {
   std::vector<int> dims;
+  if (rank == 0) return dims;  // of one element; torch takes 0 and -1
   for (const int64_t dim : Integers(node, name))
     dims.push_back(static_cast<int>(dim < 0 ? dim + static_cast<int64_t>(rank) : dim));
   if (dims.empty()) {

@@ -276,6 +276,11 @@ bool Lowering::Contracted(const GraphNode& node) {
       return true;
     }
     const ValuePtr product = MatMul(Tensor(node, first), Tensor(node, second), op);
+    if (beta == 0) {  // NaN and infinity of `self` do not count
+      Set(node, MapFloat({product},
+                         [=](const std::vector<ExprPtr>& a) { return Binary("mul", Float(alpha), a[0]); }));
+      return true;
+    }
     Set(node, Map({product, Tensor(node, "self")}, product->dtype, Type::kFloat,
                   [=](const std::vector<ExprPtr>& a) {
                     return Binary("add", Binary("mul", Float(alpha), a[0]), Binary("mul", Float(beta), a[1]));

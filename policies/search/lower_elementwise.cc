@@ -62,8 +62,25 @@ bool OfOne(Lowering& at, const GraphNode& node, const OfFloat& f) {
 
 // --- Arithmetic of two operands ---
 
+// `yes` where the remainder `m` of a division by `b` is not zero and has the other sign, else `no`.
+ExprPtr WhereSignsDiffer(const ExprPtr& m, const ExprPtr& b, const ExprPtr& yes, const ExprPtr& no) {
+  const ExprPtr zero = Float(0);
+  return Select(IsLess(m, zero), Select(IsLess(zero, b), yes, no),
+                Select(IsLess(zero, m), Select(IsLess(b, zero), yes, no), no));
+}
+
+// As torch: from the exact remainder, since a quotient just below an integer may round to it.
 ExprPtr Remainder(const ExprPtr& a, const ExprPtr& b) {
-  return Minus(a, Times(Unary("floor", Over(a, b)), b));
+  const ExprPtr m = Binary("fmod", a, b);
+  return WhereSignsDiffer(m, b, Plus(m, b), m);
+}
+
+ExprPtr FloorDivide(const ExprPtr& a, const ExprPtr& b) {
+  const ExprPtr m = Binary("fmod", a, b), truncated = Over(Minus(a, m), b);
+  const ExprPtr quotient = WhereSignsDiffer(m, b, Minus(truncated, Float(1)), truncated);
+  const ExprPtr below = Unary("floor", quotient);
+  const ExprPtr nearest = Select(IsLess(Float(0.5), Minus(quotient, below)), Plus(below, Float(1)), below);
+  return Select(Compare("equal", b, Float(0)), Over(a, b), nearest);
 }
 
 ExprPtr IntegerArithmetic(const std::string& op, const ExprPtr& a, const ExprPtr& b) {
@@ -80,7 +97,7 @@ ExprPtr IntegerArithmetic(const std::string& op, const ExprPtr& a, const ExprPtr
 // Computed as floats or as integers.
 ExprPtr Arithmetic(const std::string& op, Type type, const ExprPtr& a, const ExprPtr& b) {
   if (type == Type::kInt) return IntegerArithmetic(op, a, b);
-  if (op == "floor_divide") return Unary("floor", Over(a, b));
+  if (op == "floor_divide") return FloorDivide(a, b);
   if (op == "remainder") return Remainder(a, b);
   if (op == "div") return Over(a, b);
   return Binary(op, a, b);

@@ -105,7 +105,7 @@ TEST_CASE("replay answers by turn and says when the replies end") {
   try {
     policy->Complete(request, nullptr, nullptr);
     FAIL("no error past the last reply");
-  } catch (const Error& error) {
+  } catch (const NothingLeft& error) {
     CHECK(error.code() == ExitCode::kBadRequest);
     CHECK(std::string(error.what()).find("only 2 replies") != std::string::npos);
     CHECK(error.next_step().find("--turns 2") != std::string::npos);

@@ -58,6 +58,16 @@ std::string What(const std::function<void()>& act) {
   return "nothing thrown";
 }
 
+TEST_CASE("a collection without items, as an import brings it, is not continued") {
+  Queue q({});
+  const WorkQueue::Opened next =
+      q.queue.Open("key", R"({"a":1})", {"one"}, {SampleProblem()}, SampleRun(), false);
+  CHECK_FALSE(next.resumed);
+  q.terms.collection = next.collection;
+  CHECK(q.TakeFor(60).spec == "one");
+  CHECK(q.queue.Open("key", R"({"a":1})", {"one"}, {SampleProblem()}, SampleRun(), false).resumed);
+}
+
 TEST_CASE("items go out in order, each once, and the collection ends with the last") {
   Queue q({"one", "two", "three"});
   CHECK_FALSE(q.opened.resumed);
