@@ -47,7 +47,10 @@ class Episode {
         cancel_(cancel),
         context_(ConversationContextOf(sized_, options_, CandidateKindOf(options_, environment.Facts()),
                                        environment.Facts())),
-        journal_(store, EpisodeOutput(options_.output)),
+        journal_(store, EpisodeOutput(options_.output),
+                 [this](const TurnRecord& turn, const EvaluationRecord& verdict) {
+                   return FeedbackAnew(turn, verdict);
+                 }),
         asker_(policy, options_, journal_, gate_, cancel),
         judge_(problem, environment, store, EvaluateOptionsOf(options_), options_.audit_rates, options_.seed,
                cancel) {
@@ -200,8 +203,7 @@ class Episode {
     judge_.set_rival({});
     const Evaluation evaluation = judge_.Confirm(candidate);
     StopIfCancelled();
-    journal_.AppendEvaluation(number, ToRecord(evaluation, candidate, problem_, "audit"),
-                              FormatFeedback(evaluation, candidate, journal_.turn(number)));
+    journal_.AppendEvaluation(number, ToRecord(evaluation, candidate, problem_, "audit"));
   }
 
   // --until: the latest turn is the fastest, its low end reaches the goal, and so does its confirmation's.
@@ -236,7 +238,7 @@ class Episode {
     if (rival) ratio = TakeComparison(*rival, &evaluation);
     EvaluationRecord record = ToRecord(evaluation, candidate, problem_, "confirm");
     if (ratio) record.against_best = ratio, record.against_best_turn = rival->turn;
-    journal_.AppendEvaluation(number, record, FormatFeedback(evaluation, candidate, journal_.turn(number)));
+    journal_.AppendEvaluation(number, record);
     return ConfirmedBy(record);
   }
 
@@ -350,6 +352,13 @@ class Episode {
     Evaluation stored = evaluation;  // records do not have the rates of all units
     stored.unit_gflop_per_s = context_.unit_gflop_per_s;
     return Feedback(stored, context);
+  }
+
+  // The turn's text may have been judged before; its verdict is another one.
+  std::string FeedbackAnew(const TurnRecord& turn, const EvaluationRecord& verdict) const {
+    Evaluation evaluation = FromRecord(verdict);
+    evaluation.cached_from.clear();
+    return FormatFeedback(evaluation, {turn.evaluation.kind, turn.evaluation.source}, turn);
   }
 
   // Before the turn is appended: whether it takes the lead, or may be as good as the leader.

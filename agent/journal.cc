@@ -28,21 +28,28 @@ void ReplaceVerdict(EvaluationRecord* verdict, const EvaluationRecord& now) {
   verdict->score = now.score;
 }
 
+// False: nothing overrules the turn's own verdict.
+bool TakeCurrentVerdict(Store& store, TurnRecord* turn) {
+  EvaluationRecord& own = turn->evaluation;
+  if (own.superseded_by.empty()) return false;
+  auto now = store.FindEvaluation(own.superseded_by);
+  if (!now) return false;
+  // A comparison was made under the rules of its time.
+  if (now->rules_version == own.rules_version) {
+    now->against_best = own.against_best;
+    now->against_best_turn = own.against_best_turn;
+  }
+  // The verdict may be on another text with the same machine code.
+  now->candidate_hash = own.candidate_hash, now->kind = own.kind, now->source = own.source;
+  own = std::move(*now);
+  return true;
+}
+
 }  // namespace
 
 std::vector<TurnRecord> CurrentTurns(Store& store, const std::string& episode) {
   std::vector<TurnRecord> turns = store.LoadTurns(episode);
-  for (TurnRecord& turn : turns) {
-    if (turn.evaluation.superseded_by.empty()) continue;
-    auto now = store.FindEvaluation(turn.evaluation.superseded_by);
-    if (!now) continue;
-    // A comparison was made under the rules of its time.
-    if (now->rules_version == turn.evaluation.rules_version) {
-      now->against_best = turn.evaluation.against_best;
-      now->against_best_turn = turn.evaluation.against_best_turn;
-    }
-    turn.evaluation = std::move(*now);
-  }
+  for (TurnRecord& turn : turns) TakeCurrentVerdict(store, &turn);
   return turns;
 }
 
@@ -55,7 +62,10 @@ void Journal::Resume(const std::string& episode, const std::string& run, int mor
   store_.ResumeEpisode(episode, run, more_turns);
   episode_ = store_.FindEpisode(episode);
   output_.set_episode(episode_.id);
-  turns_ = CurrentTurns(store_, episode_.id);
+  turns_ = store_.LoadTurns(episode_.id);
+  for (TurnRecord& turn : turns_) {
+    if (TakeCurrentVerdict(store_, &turn)) turn.feedback = feedback_(turn, turn.evaluation);
+  }
   WriteLeader();
 }
 
@@ -83,8 +93,8 @@ void Journal::Append(TurnRecord turn, const std::vector<std::string>& supersedes
   WriteLeader();
 }
 
-void Journal::AppendEvaluation(int number, const EvaluationRecord& evaluation, const std::string& feedback) {
-  TurnRecord& turn = MutableTurn(number);
+void Journal::AppendEvaluation(int number, const EvaluationRecord& evaluation) {
+  const TurnRecord& turn = MutableTurn(number);
   std::vector<std::string> contradicted;
   if (!evaluation.correct && turn.evaluation.correct) {
     contradicted = store_.VerdictsUnderKey(turn.evaluation.key);
@@ -92,7 +102,6 @@ void Journal::AppendEvaluation(int number, const EvaluationRecord& evaluation, c
   store_.AppendEvaluation(episode_.id, number, evaluation, contradicted);
   if (contradicted.empty()) return;
   Overrule(contradicted, evaluation);
-  turn.feedback = feedback;
   WriteLeader();
 }
 
@@ -102,7 +111,9 @@ void Journal::Overrule(const std::vector<std::string>& evaluations, const Evalua
   };
   for (TurnRecord& turn : turns_) {
     EvaluationRecord& verdict = turn.evaluation;
-    if (named(verdict.id) || named(verdict.cached_from)) ReplaceVerdict(&verdict, now);
+    if (!named(verdict.id) && !named(verdict.cached_from)) continue;
+    ReplaceVerdict(&verdict, now);
+    turn.feedback = feedback_(turn, now);
   }
 }
 

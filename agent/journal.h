@@ -66,14 +66,20 @@ inline constexpr size_t kMaxConfirmed = 3;
 // correct. Pure but for its arguments.
 std::optional<Winner> ConfirmWinner(const RankingFunction& ranking, const ConfirmTurn& confirm);
 
-// An episode's turns with current verdicts: a later evaluation that overrules a turn's own replaces it.
+// An episode's turns with current verdicts: a later evaluation that overrules a turn's own replaces it. The candidate
+// stays, and so does the feedback.
 std::vector<TurnRecord> CurrentTurns(Store& store, const std::string& episode);
 
-// Used by one thread.
+// The feedback on `turn` after `verdict` has overruled its own.
+using FeedbackOn = std::function<std::string(const TurnRecord& turn, const EvaluationRecord& verdict)>;
+
+// Its turns have current verdicts, with the feedback on these; the store keeps the feedback as it was given. Used by one
+// thread.
 class Journal {
  public:
   // `store` must outlive this.
-  Journal(Store& store, EpisodeOutput output) : store_(store), output_(std::move(output)) {}
+  Journal(Store& store, EpisodeOutput output, FeedbackOn feedback)
+      : store_(store), output_(std::move(output)), feedback_(std::move(feedback)) {}
 
   void Begin(const EpisodeRecord& episode, const ProblemRecord& problem);
   void Resume(const std::string& episode, const std::string& run, int more_turns);
@@ -89,9 +95,8 @@ class Journal {
   // evaluations named.
   void Append(TurnRecord turn, const std::vector<std::string>& supersedes, const EvaluationRecord* audit);
 
-  // A further evaluation of a turn's candidate. If it is not correct, it supersedes the turn's verdict and
-  // `feedback` replaces the turn's feedback.
-  void AppendEvaluation(int number, const EvaluationRecord& evaluation, const std::string& feedback);
+  // A further evaluation of a turn's candidate. If it is not correct, it supersedes the turn's verdict.
+  void AppendEvaluation(int number, const EvaluationRecord& evaluation);
 
   // A request that a policy reports; TurnRecord::requests counts them.
   void KeepRequest(int turn, const RequestAttempt& attempt);
@@ -115,6 +120,7 @@ class Journal {
 
   Store& store_;
   EpisodeOutput output_;
+  FeedbackOn feedback_;
   EpisodeRecord episode_;
   std::vector<TurnRecord> turns_;
   std::optional<int> in_best_file_;  // the turn whose kernel is in the best file

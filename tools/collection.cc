@@ -160,6 +160,16 @@ struct Derived {
   std::optional<double> turns_per_hour, device_busy, seconds_left;
 };
 
+// Of the episodes that are not ended, if each makes all its turns. What those of other processes have made is known only
+// as what is more than all turns of the episodes that are done.
+double TurnsLeft(const RolloutStatus& status, const CollectTotals& totals) {
+  const int64_t open = (status.counts.waiting + status.counts.leased) * totals.turns;
+  int64_t made = 0;
+  for (const RunningEpisode& episode : status.running) made += episode.stored;
+  made = std::max(made, status.usage.turns - status.counts.done * totals.turns);
+  return static_cast<double>(std::max<int64_t>(0, open - made));
+}
+
 Derived Derive(const RolloutStatus& status, const CollectTotals& totals) {
   Derived d;
   d.ended = status.counts.done + status.counts.parked;
@@ -177,9 +187,8 @@ Derived Derive(const RolloutStatus& status, const CollectTotals& totals) {
   const auto made = static_cast<double>(status.usage.turns - totals.turns_at_start);
   if (made <= 0) return d;
   d.turns_per_hour = made / status.seconds * 3600;
-  const double to_make = static_cast<double>(d.all - status.counts.parked) * totals.turns -
-                         static_cast<double>(status.usage.turns);
-  d.seconds_left = std::max(0.0, to_make) * status.seconds / made;
+  const double to_make = TurnsLeft(status, totals);
+  d.seconds_left = to_make * status.seconds / made;
   return d;
 }
 
@@ -296,6 +305,13 @@ std::string ParkedText(const std::vector<ProblemResult>& results, const std::vec
   return text;
 }
 
+std::string LeftToText(const std::vector<std::string>& devices) {
+  return fmt::format(
+      "Stopped: the episodes that are left were begun on {}, and only a worker with the same device and number of threads "
+      "goes on with them; start the same command there, or another run with --new-run\n",
+      fmt::join(devices, " and on "));
+}
+
 }  // namespace
 
 std::string EndText(const std::vector<ProblemResult>& results, const std::vector<ParkedItem>& parked,
@@ -303,6 +319,7 @@ std::string EndText(const std::vector<ProblemResult>& results, const std::vector
   std::string text = "\n" + ResultTable(results);
   text += ParkedText(results, parked);
   if (end.complete) return text;
+  if (!end.left_to.empty()) return text + LeftToText(end.left_to);
   return text + (end.out_of.empty() ? "Stopped" : "The budget of " + end.out_of + " is used") +
          "; the same command continues the run\n";
 }

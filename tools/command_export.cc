@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "agent/feedback.h"
+#include "agent/journal.h"
 #include "agent/machine.h"
 #include "agent/terminal.h"
 #include "agent/text.h"
@@ -51,14 +53,15 @@ constexpr const char* kExportExamples = R"(Examples:
   kevin export --format kernelbench -o runs/kevin
                                                KernelBench's folder of a run, for its own scripts)";
 
-// Without a confirmed winner (the episode runs, or was killed): the correct turn that measured fastest.
-int BestTurn(Store& store, const EpisodeRecord& episode) {
-  if (episode.best_turn) return *episode.best_turn;
+// Without a winner (the episode runs, was killed, or its winner is no longer correct): the correct turn that measured
+// fastest.
+int BestTurn(const std::vector<TurnRecord>& turns, const EpisodeRecord& episode) {
   int best = -1;
   double best_speedup = 0;
-  for (const TurnRecord& turn : store.LoadTurns(episode.id)) {
+  for (const TurnRecord& turn : turns) {
     const EvaluationRecord& e = turn.evaluation;
-    if (!e.correct || !e.speedup || !e.superseded_by.empty() || e.speedup->value <= best_speedup) continue;
+    if (e.correct && turn.turn == episode.best_turn) return turn.turn;
+    if (!e.correct || !e.speedup || e.speedup->value <= best_speedup) continue;
     best = turn.turn;
     best_speedup = e.speedup->value;
   }
@@ -71,12 +74,12 @@ int BestTurn(Store& store, const EpisodeRecord& episode) {
 }
 
 std::string SpeedupText(const TurnRecord& turn, const EpisodeRecord& episode) {
-  if (episode.best_turn == turn.turn && episode.best_speedup) {
+  const EvaluationRecord& e = turn.evaluation;
+  if (e.correct && episode.best_turn == turn.turn && episode.best_speedup) {
     return RatioText(*episode.best_speedup, episode.best_speedup_low.value_or(0),
                      episode.best_speedup_high.value_or(0)) +
            " against eager, 99 % interval, measured again after it had won";
   }
-  const EvaluationRecord& e = turn.evaluation;
   if (!e.speedup) return "none: " + e.outcome + (e.reason.empty() ? "" : ": " + e.reason);
   return RatioText(e.speedup->value, e.speedup->low, e.speedup->high) + " against eager, 99 % interval";
 }
@@ -92,10 +95,12 @@ std::vector<std::string> Heading(Store& store, const TurnRecord& turn, const Epi
 }
 
 TurnRecord FindTurn(Store& store, const EpisodeRecord& episode, const ExportOptions& options) {
-  const int number = options.turn >= 0 ? options.turn : BestTurn(store, episode);
-  auto turn = store.LoadTurn(episode.id, number);
+  std::vector<TurnRecord> turns = CurrentTurns(store, episode.id);
+  const int number = options.turn >= 0 ? options.turn : BestTurn(turns, episode);
+  const auto turn =
+      std::find_if(turns.begin(), turns.end(), [&](const TurnRecord& t) { return t.turn == number; });
   const std::string next = fmt::format("kevin show {} lists its turns", ShellWord(episode.id));
-  if (!turn)
+  if (turn == turns.end())
     throw Error(ExitCode::kBadRequest, fmt::format("episode {} has no turn {}", episode.id, number), next);
   const EvaluationRecord& e = turn->evaluation;
   if (e.source.empty()) {

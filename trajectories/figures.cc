@@ -72,6 +72,7 @@ class Loader {
     LoadEpisodes();
     LoadTurns();
     LoadEvaluations();
+    ForgetContradictedWinners();
     LoadCosts();
     return std::move(figures_);
   }
@@ -187,6 +188,16 @@ class Loader {
       }
       if (purpose != "turn" && purpose != "start") continue;
       if (TurnFigures* turn = TurnOf(*episode, number)) Fill(row, turn);
+    }
+  }
+
+  // A winner that a later verdict contradicts, perhaps of another episode, is none any more.
+  void ForgetContradictedWinners() {
+    for (EpisodeFigures& e : figures_.episodes) {
+      const TurnFigures* best = e.best_turn < 0 ? nullptr : TurnOf(e, e.best_turn);
+      if (best == nullptr || best->correct) continue;
+      e.best_turn = -1, e.best_rules_version = 0, e.best_shared_gpu = false;
+      e.best_speedup = e.best_log_se = kNotKnown;
     }
   }
 

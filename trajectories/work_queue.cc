@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "env/error.h"
@@ -190,6 +191,20 @@ std::optional<std::string> WorkQueue::Next(const LeaseTerms& terms) {
   const std::lock_guard lock(impl.mutex);
   const auto found = FindWaiting(impl.database, terms, impl.Now(), "");
   return found ? std::optional(found->second) : std::nullopt;
+}
+
+std::vector<std::string> WorkQueue::LeftToOthers(const LeaseTerms& terms) {
+  Store::Impl& impl = store_.impl();
+  const std::lock_guard lock(impl.mutex);
+  Statement find = impl.database.Prepare(
+      "SELECT DISTINCT CASE WHEN state = 'leased' AND lease_until >= ?2 THEN '' "
+      "WHEN episode IS NULL OR device = ?3 THEN '' ELSE coalesce(device, '') END "
+      "FROM work_items WHERE run = ?1 AND state IN ('waiting', 'leased')");
+  find.Bind(terms.collection, impl.Now(), terms.device);
+  std::vector<std::string> devices;
+  while (find.Step()) devices.push_back(find.Text(0));
+  std::sort(devices.begin(), devices.end());
+  return devices.empty() || devices.front().empty() ? std::vector<std::string>{} : devices;
 }
 
 std::vector<std::string> WorkQueue::Renew(const std::vector<Lease>& leases, double seconds) {

@@ -93,6 +93,10 @@ class WorkQueue {
   // The spec of the item that Take would probably give now. A look: nothing changes.
   std::optional<std::string> Next(const LeaseTerms& terms);
 
+  // The models of device that everything which is left belongs to: an episode that was begun stays on its model. Empty
+  // where an item may still come to this one, or somebody works on an item.
+  std::vector<std::string> LeftToOthers(const LeaseTerms& terms);
+
   // Moves the ends of these leases; returns the items that somebody else has by now.
   std::vector<std::string> Renew(const std::vector<Lease>& leases, double seconds);
 

@@ -72,6 +72,7 @@ class Rollout {
     RolloutEnd end;
     end.complete = queue_.FinishIfDone(options_.collection);
     end.out_of = out_of_;
+    if (!end.complete) end.left_to = left_to_;
     Recount();
     Report();
     return end;
@@ -86,7 +87,7 @@ class Rollout {
         Place place(places_);
         if (!place.Take(drain_)) break;
         if (RunNext(false, place) || RunNext(true, place)) continue;
-        if (queue_.FinishIfDone(options_.collection)) break;
+        if (queue_.FinishIfDone(options_.collection) || IsLeftToOthers()) break;
         std::this_thread::sleep_for(kIdle);  // items of others may come back
       }
     } catch (...) {
@@ -111,6 +112,17 @@ class Rollout {
       gate_.Leave(exclusive);
       throw;
     }
+  }
+
+  // Looks at most once in kRecountEvery.
+  bool IsLeftToOthers() {
+    const std::lock_guard lock(others_mutex_);
+    if (!left_to_.empty()) return true;
+    const Clock::time_point now = Clock::now();
+    if (now < next_look_) return false;
+    next_look_ = now + kRecountEvery;
+    left_to_ = queue_.LeftToOthers(terms_);
+    return !left_to_.empty();
   }
 
   void RunItem(WorkItem item, Place& place) {
@@ -186,6 +198,7 @@ class Rollout {
     EpisodeHooks hooks;
     hooks.on_begin = [this, active, resumed](const EpisodeRecord& episode) {
       active->item.episode = episode.id;
+      Show(active, [&](RunningEpisode& shown) { shown.stored = episode.turns; });
       Call(hooks_.on_begin, episode, active->spec, resumed);
     };
     hooks.on_phase = [this, active](int turn, const std::string& phase) {
@@ -193,6 +206,7 @@ class Rollout {
     };
     hooks.on_turn = [this, active](const TurnRecord& turn, const EpisodeRecord& episode) {
       Account(turn, *active);
+      Show(active, [&](RunningEpisode& shown) { shown.stored = turn.turn; });
       gate_.EndExclusive();
       Call(hooks_.on_turn, turn, episode);
       FollowRequests();
@@ -388,6 +402,9 @@ class Rollout {
   ExclusiveGate gate_;
   RolloutTally tally_;
   std::mutex hooks_mutex_;
+  std::mutex others_mutex_;  // of the next two members
+  Clock::time_point next_look_{};
+  std::vector<std::string> left_to_;
   std::mutex mutex_;  // of the members below
   std::list<ActiveItem> active_;
   std::string out_of_;

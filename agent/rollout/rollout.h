@@ -20,6 +20,9 @@
 //   the policy is unavailable      the item goes back; RunRollout throws
 //   the store is broken, or only   RunRollout throws; the leases expire
 //   errors for some time
+//
+// An episode stays on the model of device that it was begun on. The rollout ends where only items of other models are
+// left and nobody works on one; while somebody does, it waits.
 
 #include <functional>
 #include <memory>
@@ -62,6 +65,7 @@ struct RunningEpisode {
   std::string problem, policy;
   int number = 0, turn = 0;
   std::string phase;
+  int stored = 0;  // turns of it in the database
 };
 
 struct RolloutStatus : RolloutTotals {
@@ -83,6 +87,8 @@ struct RolloutHooks {
 struct RolloutEnd {
   bool complete = false;  // the whole collection is done
   std::string out_of;     // the budget that ended it; may be empty
+  // The models of device that the items which are left belong to, where that ended it; else empty.
+  std::vector<std::string> left_to;
 };
 
 // `drain` and `stop` may be null. Throws the error that broke the store, or the latest one when there were

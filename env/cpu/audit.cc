@@ -37,7 +37,7 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, boo
   const int pauses = random() % 2 == 0 ? 1 : most;
   AuditPlan plan;
   plan.removes_marks = removes_marks;
-  plan.is_early = !removes_marks && random() % 2 == 0;
+  plan.is_early = random() % 2 == 0;
   const double first = share(0, plan.is_early ? kEarly : 1);
   plan.moments_us.push_back(first * usual_us);
   for (int i = 1; i < pauses; ++i) plan.moments_us.push_back(share(first, 1) * usual_us);

@@ -26,7 +26,8 @@ struct AuditPlan {
   bool is_early = false;
 };
 // `usual_us`: of a timed batch of as many calls. `inputs_bytes`: of all slots; where they are few there are more pauses. Half
-// of the audits that keep marks are early.
+// of the audits are early, also of those that remove marks: what is computed ahead at the beginning of a batch alone is found
+// by its marks where times are too noisy to show it.
 AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, bool removes_marks,
                         SecretRandom& random);
 

@@ -62,6 +62,7 @@ void CpuJudgement::AuditMarks(const Processes& processes, int calls, AuditPlan p
   if (is_suspected_) {
     plan.changes = !plan.changes;
     const AuditedBatch second = AuditBatch(processes, calls, plan);
+    audited.happened |= second.happened;
     audited.read_ahead |= second.read_ahead;
     audited.marks_work |= second.marks_work;
     audited.slowness = std::min(audited.slowness, second.slowness);
@@ -69,6 +70,7 @@ void CpuJudgement::AuditMarks(const Processes& processes, int calls, AuditPlan p
   }
   has_removed_marks_ = true;
   if (!audited.marks_work && !audited.read_ahead) return pace_.AddUnknownMarks();
+  if (!audited.happened) return;  // what was read by then is not known
   pace_.AddMarks(audited.read_ahead, audited.slowness);
 }
 

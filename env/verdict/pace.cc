@@ -49,10 +49,6 @@ void Pace::AddMarks(bool read_ahead, double slowness) {
   read_ahead_ += read_ahead;
 }
 
-bool Pace::HasReadAhead() const {
-  return read_ahead_ * static_cast<int>(kAuditsOfAnotherLook) > static_cast<int>(slowness_with_marks_.size());
-}
-
 bool Pace::Exceeds(const std::vector<double>& values, double limit) {
   const MeanBound bound = BoundOf(values);
   if (values.size() < kLeastAudits) return bound.mean > kIfFew * limit;
@@ -60,7 +56,7 @@ bool Pace::Exceeds(const std::vector<double>& values, double limit) {
 }
 
 bool Pace::IsSuspicious() const {
-  return HasReadAhead() || IsMostlyUnknown() || BoundOf(lags_).mean > kMaxLag / 2 || IsEarlySuspicious() ||
+  return read_ahead_ > 0 || IsMostlyUnknown() || BoundOf(lags_).mean > kMaxLag / 2 || IsEarlySuspicious() ||
          Exceeds(excesses_, kMaxExcess) || Exceeds(slowness_, kMaxSlowness) ||
          Exceeds(slowness_with_marks_, kMaxSlowness);
 }
@@ -68,8 +64,8 @@ bool Pace::IsSuspicious() const {
 bool Pace::IsEarlySuspicious() const { return ahead_ > 0 || Exceeds(slowness_early_, kMaxSlowness); }
 
 bool Pace::NeedsAnotherLook() const {
-  if (read_ahead_ > 1 || IsMostlyUnknown() || !IsSuspicious()) return false;
-  const bool is_by_marks = HasReadAhead() || Exceeds(slowness_with_marks_, kMaxSlowness);
+  if (read_ahead_ > 0 || IsMostlyUnknown() || !IsSuspicious()) return false;
+  const bool is_by_marks = Exceeds(slowness_with_marks_, kMaxSlowness);
   return (is_by_marks           ? slowness_with_marks_
           : IsEarlySuspicious() ? slowness_early_
                                 : lags_)

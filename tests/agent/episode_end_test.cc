@@ -61,6 +61,19 @@ TEST_CASE("what a continued episode finds superseded is not correct any more") {
   CHECK(f.requests[0].task.attempts[0].outcome == "wrong");
 }
 
+TEST_CASE("a continued episode tells the policy the verdict that stands, not the superseded one") {
+  EpisodeFixture f;
+  f.environment.then["// measured 1.5"] = {"// crash", "// crash"};
+  const EpisodeRecord first = f.Run({FakeReply("measured 1.2"), FakeReply("measured 1.5")});
+  CHECK(first.best_turn == 1);
+  ContinueByOneTurn(f, first);
+  f.Run({FakeReply("measured 1.1")});
+  const std::string& prompt = f.requests[0].messages[1].content;
+  CHECK(prompt.find("Its speed-up is 1.2x") != std::string::npos);
+  CHECK(prompt.find("Its speed-up is 1.5x") == std::string::npos);
+  CHECK(prompt.find("its result is incorrect: non-deterministic") != std::string::npos);
+}
+
 TEST_CASE("an infrastructure error voids the turn: once it is tried again, twice it ends the episode") {
   EpisodeFixture f;
   SECTION("once") {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "tests/catch.h"
+#include "tests/trajectories/sample_records.h"
 
 namespace kevin {
 namespace {
@@ -93,6 +94,49 @@ TEST_CASE("candidates that are no longer correct drop out") {
   CHECK(none.asked.size() == 3);
   Confirmations empty;
   CHECK_FALSE(empty.Run());
+}
+
+TEST_CASE(
+    "a verdict that overrules others brings the feedback on it to all of their turns, also after a resume") {
+  TemporaryFolder folder;
+  Store store = Store::Open(folder / "kevin.db", OpenMode::kCreate);
+  const auto feedback = [](const TurnRecord& turn, const EvaluationRecord& verdict) {
+    return std::to_string(turn.turn) + " is " + verdict.outcome;
+  };
+  Journal journal(store, EpisodeOutput(folder / "out"), feedback);
+  journal.Begin(SampleEpisode(store.BeginRun(SampleRun())), SampleProblem());
+  journal.Append(SampleTurn(1, 1.5), {}, nullptr);
+  TurnRecord repeated = SampleTurn(2, 1.5);
+  repeated.evaluation = SampleTurn(1, 1.5).evaluation;
+  repeated.evaluation.cached_from = journal.turn(1).evaluation.id;
+  journal.Append(repeated, {}, nullptr);
+  journal.Append(SampleTurn(3, 1.2), {}, nullptr);
+  EvaluationRecord wrong = journal.turn(1).evaluation;
+  wrong.purpose = "audit", wrong.outcome = "wrong", wrong.correct = false, wrong.speedup.reset();
+  journal.AppendEvaluation(1, wrong);
+  CHECK(journal.turn(1).feedback == "1 is wrong");
+  CHECK(journal.turn(2).feedback == "2 is wrong");
+  CHECK(journal.turn(3).feedback == SampleTurn(3, 1.2).feedback);
+
+  Journal resumed(store, EpisodeOutput(folder / "out"), feedback);
+  resumed.Resume(journal.episode().id, store.BeginRun(SampleRun()), 1);
+  for (int turn = 1; turn <= 3; ++turn) CHECK(resumed.turn(turn).feedback == journal.turn(turn).feedback);
+}
+
+TEST_CASE("a later verdict replaces a turn's own; the turn keeps its text") {
+  TemporaryFolder folder;
+  Store store = Store::Open(folder / "kevin.db", OpenMode::kCreate);
+  const std::string first = BeginSample(store), second = BeginSample(store);
+  const TurnRecord turn = SampleTurn(1, 1.5);
+  const std::string verdict = store.AppendTurn(first, turn);
+  TurnRecord other = SampleTurn(1, 1.5);  // another text with the same machine code
+  other.evaluation.source = "another text", other.evaluation.candidate_hash = ContentHash("another text");
+  other.evaluation.outcome = "wrong", other.evaluation.correct = false, other.evaluation.speedup.reset();
+  store.AppendTurn(second, other, {verdict});
+  const EvaluationRecord now = CurrentTurns(store, first).at(0).evaluation;
+  CHECK((now.outcome == "wrong" && !now.correct && !now.speedup));
+  CHECK(now.source == turn.evaluation.source);
+  CHECK(now.candidate_hash == turn.evaluation.candidate_hash);
 }
 
 TEST_CASE("an episode's id and a kind of another database name no file outside the folder of output") {

@@ -107,7 +107,7 @@ TEST_CASE("of a level or range, what does not count is left out with the reason;
 
 TEST_CASE("the live line says how far, how fast, how well") {
   const CollectTotals totals{"RUN", 5, 1, 8, 1, 20};
-  // 20 turns in 100 s; 11 episodes of 8 turns less the 40 made: 48 more.
+  // 20 turns in 100 s; 8 episodes of 8 turns, less 16 that are more than all of the 3 that are done: 48 more.
   CHECK(ProgressText(HalfWay(), totals, {}) ==
         "4/12 episodes, 2 running, 1 parked | 720 turns/h | solved 2/5 | best 3.12x level1/2 | device busy "
         "50 % | "
@@ -126,6 +126,20 @@ TEST_CASE("the live line says how far, how fast, how well") {
       (event["event"] == "progress" && event["run"] == "RUN" && event["done"] == 3 && event["parked"] == 1));
   CHECK((event["turns_per_hour"] == 720.0 && event["device_busy"] == 0.5 && event["seconds_left"] == 240.0));
   CHECK((event["solved"] == 2 && event["best_problem"] == "level1/2" && event["dollars"] == 4.0));
+}
+
+TEST_CASE("the time that is left counts the turns of the episodes that are not ended") {
+  RolloutStatus status = HalfWay();  // 20 turns in 100 s
+  const CollectTotals totals{"RUN", 5, 1, 8, 1, 20};
+  const auto left = [&] { return ProgressEvent(status, totals, {})["seconds_left"].get<double>(); };
+  status.counts = {0, 2, 10, 0};
+  status.running[0].stored = 3, status.running[1].stored = 5;
+  CHECK(left() == 40);  // 8 of 16 turns, though the 10 that are done made 32 in place of 80
+  status.usage.turns = 94;
+  CHECK(left() == Approx(2 * 100.0 / 74));  // 14 of 16, 6 of them by another process
+  status.counts = {0, 0, 12, 0};
+  status.running.clear();
+  CHECK(left() == 0);
 }
 
 TEST_CASE("what is not known yet is left out, and null") {
@@ -163,6 +177,14 @@ TEST_CASE("what was given up is told once a reason, with how many problems it co
   }
   CHECK(EndText(results, parked, {})
             .find("parked    2 of 3 problems (level1/2, level1/3), 4 episodes: cannot write `conv2d`\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("a run that another device has to end says which") {
+  RolloutEnd end;
+  CHECK(EndText({}, {}, end).find("Stopped; the same command continues the run") != std::string::npos);
+  end.left_to = {"EPYC, 2 threads", "EPYC, 4 threads"};
+  CHECK(EndText({}, {}, end).find("were begun on EPYC, 2 threads and on EPYC, 4 threads, and only") !=
         std::string::npos);
 }
 

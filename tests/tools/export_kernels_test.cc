@@ -105,6 +105,37 @@ TEST_CASE("a kernel that was not correct is exported only with --any") {
   CHECK(fs::exists(file));
 }
 
+TEST_CASE("an export follows the verdicts that stand, not superseded ones") {
+  const ExportFixture kevin;
+  const std::string& episode = kevin.episodes[2];
+  Store store = Store::Open(kevin.database, OpenMode::kWrite);
+  const std::string winner = store.LoadTurns(episode).at(0).evaluation.id;
+  EvaluationRecord slower = SampleEvaluation("x", 1.25);
+  slower.purpose = "rejudge";
+  const std::string third = store.AppendTurn(episode, SampleTurn(3, 2.75));
+  store.Supersede({third}, store.AppendEvaluation(episode, 3, slower));
+  store.AppendTurn(episode, SampleTurn(4, 1.1));
+  const std::string file = (kevin.folder / "k.cpp").string();
+  const auto best = [&] {
+    CHECK(kevin({"export", episode, "--best", "--force", "-o", file}).code == 0);
+    return Bytes(file);
+  };
+  CHECK(Contains(best(), "Speed-up: 2.5x"));
+  EvaluationRecord wrong = SampleEvaluation("x", 1);
+  wrong.purpose = "audit", wrong.outcome = "wrong", wrong.correct = false, wrong.speedup.reset();
+  wrong.reason = "another time it differs";
+  store.Supersede({winner}, store.AppendEvaluation(kevin.episodes[1], 1, wrong));
+
+  const std::string next = best();
+  CHECK(Contains(next, "turn 3, policy"));
+  CHECK(Contains(next, "Speed-up: 1.25x"));
+  const Result refused = kevin({"export", episode, "--turn", "1", "--force", "-o", file});
+  CHECK(refused.code == 2);
+  CHECK(Contains(refused.error, "is not correct (wrong: another time it differs)"));
+  CHECK(kevin({"export", episode, "--turn", "1", "--any", "--force", "-o", file}).code == 0);
+  CHECK(Contains(Bytes(file), "Speed-up: none: wrong: another time it differs"));
+}
+
 TEST_CASE("the CUDA text of every problem can be written, and a few of them compile") {
   const ProblemSet problems(ProblemSet::DefaultDirectory());
   const std::set<std::string> compiled = {"level1/23", "level1/1"};

@@ -102,6 +102,27 @@ TEST_CASE(
   CHECK(Bytes(old) == before);
 }
 
+TEST_CASE("a best kernel whose confirmation does not count is told with its turn's own interval") {
+  const Fixture kevin;
+  SECTION("its rejudgement was broken off before the confirmation") {
+    Look(kevin.database)
+        .Execute(("UPDATE evaluations SET rules_version = 1 WHERE purpose = 'confirm' AND episode = '" +
+                  kevin.episodes[1] + "'")
+                     .c_str());
+    const Result result = kevin({"report"});
+    CHECK(Contains(result.output, "2.5x (2.25x to 2.75x), not measured again  2     " + kevin.episodes[1]));
+    CHECK_FALSE(Contains(result.output, "(1x to 3x)"));
+  }
+  SECTION("it is no longer correct") {
+    Store store = Store::Open(kevin.database, OpenMode::kWrite);
+    EvaluationRecord wrong = SampleEvaluation("kernel 2", 1);
+    wrong.purpose = "audit", wrong.outcome = "wrong", wrong.correct = false, wrong.speedup.reset();
+    store.Supersede({store.LoadTurns(kevin.episodes[1]).at(1).evaluation.id},
+                    store.AppendEvaluation(kevin.episodes[0], 1, wrong));
+    CHECK(Contains(kevin({"report"}).output, "1.4x (1x to 3x)       2     " + kevin.episodes[0]));
+  }
+}
+
 TEST_CASE("times beside another process on the GPU are left out likewise") {
   const Fixture kevin;
   Look(kevin.database)

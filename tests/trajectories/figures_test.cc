@@ -66,6 +66,23 @@ TEST_CASE("figures: episodes and turns as they stand today") {
   CHECK((runs[0].id == run && runs[0].episodes == 1 && runs[0].finished_at.empty()));
 }
 
+TEST_CASE("figures: a winner that another episode's verdict contradicts is none any more") {
+  TemporaryFolder folder;
+  Store store = Store::Open(folder / "kevin.db", OpenMode::kCreate);
+  const std::string first = BeginSample(store), second = BeginSample(store);
+  store.AppendTurn(first, SampleTurn(1, 1.5));
+  const std::string winner = store.AppendTurn(first, SampleTurn(2, 2.0));
+  EvaluationRecord confirm = SampleEvaluation("kernel 2", 1.9);
+  confirm.purpose = "confirm";
+  store.AppendEvaluation(first, 2, confirm);
+  store.FinishEpisode(first, {EpisodeState::kDone, "", 2, 1.9, 1.8, 2.0, "best.cpp", 12.5});
+  CHECK(store.LoadFigures().episodes.at(0).best_turn == 2);
+  store.AppendTurn(second, Failed(1, "wrong"), {winner});
+  const EpisodeFigures e = store.LoadFigures().episodes.at(0);
+  CHECK((e.best_turn == -1 && e.best_rules_version == 0));
+  CHECK((std::isnan(e.best_speedup) && std::isnan(e.best_log_se)));
+}
+
 TEST_CASE("an attribution takes the place of an earlier one of its name and runs") {
   TemporaryFolder folder;
   Store store = Store::Open(folder / "kevin.db", OpenMode::kCreate);

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "agent/feedback.h"
+#include "agent/journal.h"
 #include "agent/json.h"
 #include "tools/report/format.h"
 
@@ -176,6 +179,28 @@ std::string ReportText(const Report& report) {
   return text;
 }
 
+namespace {
+
+// Speed-up and turn of an episode's best kernel. What was not measured again, or whose confirmation does not count, is
+// told as its own turn measured it.
+std::pair<std::string, std::string> BestCells(Store& store, const EpisodeRecord& episode,
+                                              const SideEpisode& best) {
+  if (best.is_confirmed) {
+    return {
+        RatioText(best.value, episode.best_speedup_low.value_or(0), episode.best_speedup_high.value_or(0)),
+        std::to_string(episode.best_turn.value_or(0))};
+  }
+  constexpr const char* kNotAgain = ", not measured again";
+  for (const TurnRecord& turn : CurrentTurns(store, episode.id)) {
+    const EvaluationRecord& e = turn.evaluation;
+    if (turn.turn == 0 || !e.correct || !e.speedup || e.speedup->value != best.value) continue;
+    return {RatioText(best.value, e.speedup->low, e.speedup->high) + kNotAgain, std::to_string(turn.turn)};
+  }
+  return {ValueText(best.value, MetricUnit::kRatio) + kNotAgain, "-"};
+}
+
+}  // namespace
+
 std::string BestKernelsText(const Report& report, const ChosenSides& chosen) {
   Rows rows = {{"problem", "name", "best (99 % interval)", "turn", "episode"}};
   const bool many = report.sides.size() > 1;
@@ -190,10 +215,7 @@ std::string BestKernelsText(const Report& report, const ChosenSides& chosen) {
         const ReportSource& source = chosen.sources[chosen.source_of[side]];
         const EpisodeRecord episode =
             source.store->FindEpisode(source.figures.episodes[best->figures_episode].id);
-        row[2] = episode.best_speedup ? RatioText(best->value, episode.best_speedup_low.value_or(0),
-                                                  episode.best_speedup_high.value_or(0))
-                                      : ValueText(best->value, MetricUnit::kRatio) + ", not measured again";
-        row[3] = episode.best_turn ? std::to_string(*episode.best_turn) : "-";
+        std::tie(row[2], row[3]) = BestCells(*source.store, episode, *best);
         row[4] = episode.id;
       }
       if (many) row.push_back(report.sides[side].side.name);

@@ -351,6 +351,77 @@ TEST_CASE("confirmations that were stored before a kill are not made again") {
   CHECK(f.Query("SELECT count(*) FROM episodes WHERE state = 'done' AND best_speedup IS NOT NULL") == 1);
 }
 
+TEST_CASE("a rollout ends where only items of another model of device are left, and names it") {
+  Fixture f(3);
+  f.options.parallel = 1;
+  f.environment.facts.device = "cpu: Fake, 2 threads";
+  f.hooks.on_turn = [&](const TurnRecord&, const EpisodeRecord&) { f.drain = true; };
+  CHECK_FALSE(f.Run().complete);
+  f.drain = false;
+  f.hooks.on_turn = nullptr;
+  f.environment.facts.device = "cpu: Fake, 4 threads";
+  Database database(f.folder.path() / "kevin.db", Database::Access::kReadWrite, 1000);
+  SECTION("it waits") {}
+  SECTION("its worker has ended, here or elsewhere") {
+    database.Execute(
+        "UPDATE work_items SET state = 'leased', lease_owner = 'x', lease_until = '2000-01-01T00:00:00.000Z' "
+        "WHERE episode IS NOT NULL");
+  }
+  const RolloutEnd end = f.Run();
+  CHECK_FALSE(end.complete);
+  CHECK(end.left_to == std::vector<std::string>{"Fake, 2 threads"});
+  CHECK((f.Counts().waiting + f.Counts().leased == 1 && f.Counts().done == 2));
+  f.environment.facts.device = "cpu: Fake, 2 threads";
+  const RolloutEnd last = f.Run();
+  CHECK((last.complete && last.left_to.empty()));
+}
+
+TEST_CASE("items of another model of device are waited for while somebody works") {
+  Fixture f(3);
+  WorkQueue queue(f.store);
+  LeaseTerms there, here;
+  there.collection = here.collection =
+      queue.Open("key", "{}", EpisodesOf(f.spec), {ToRecord(f.problem)}, {}, false).collection;
+  there.device = "Fake, 2 threads", here.device = "Fake, 4 threads";
+  const auto begin = [&] {
+    const WorkItem item = queue.Take(there).value();
+    EpisodeRecord episode = SampleEpisode(there.collection);
+    episode.device = "cpu: " + there.device, episode.lease = item.lease;
+    f.store.BeginEpisode(episode, ToRecord(f.problem));
+    return item.lease;
+  };
+  const Lease first = begin(), second = begin();
+  queue.GiveBack(first);
+  CHECK(queue.LeftToOthers(here).empty());  // the third is of nobody, the second is worked on
+  queue.Finish(queue.Take(here)->lease);
+  CHECK(queue.LeftToOthers(here).empty());
+  queue.GiveBack(second);
+  CHECK(queue.LeftToOthers(here) == std::vector<std::string>{there.device});
+  CHECK(queue.LeftToOthers(there).empty());
+  CHECK(queue.Count(here.collection).waiting == 2);
+}
+
+TEST_CASE("an episode that runs is shown with the turns that are stored, also those of an earlier worker") {
+  Fixture f(1);
+  f.options.parallel = 1;
+  f.hooks.on_turn = [&](const TurnRecord& turn, const EpisodeRecord&) { f.drain = turn.turn == 2; };
+  f.Run();
+  f.drain = false;
+  f.hooks.on_turn = nullptr;
+  std::atomic<int> stored{-1};
+  f.hooks.on_progress = [&](const RolloutStatus& status) {
+    for (const RunningEpisode& episode : status.running) stored = episode.stored;
+  };
+  int in_third = -1;
+  f.environment.before_evaluate = [&](int) {
+    for (int wait = 0; in_third < 0 && stored < 2 && wait < 1000; ++wait)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (in_third < 0) in_third = stored;
+  };
+  CHECK(f.Run().complete);
+  CHECK(in_third == 2);
+}
+
 TEST_CASE("all devices of a pool give their memory back") {
   struct Counting : testing::FakeEnvironment {
     explicit Counting(int* count) : count_(count) {}
