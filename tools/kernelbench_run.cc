@@ -260,6 +260,7 @@ class PublishedRun {
       failed_.insert(item.problem->id);
       if (failed_.size() > kMostFailures) throw;
       tally_.left_out.push_back(fmt::format("{}: {}", item.one->name, error.what()));
+      --begun_;  // --most counts verdicts: else each call ends at the same candidates
       return;
     }
     Json event = EvaluationEvent(ToRecord(evaluation, item.candidate, *item.problem, "bench"),

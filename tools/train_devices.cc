@@ -1,5 +1,7 @@
 #include "tools/train_devices.h"
 
+#include <algorithm>
+
 #include "policies/local/files/model_config.h"
 #include "tools/train_options.h"
 
@@ -19,6 +21,13 @@ local::SamplingOptions SamplingOn(const Placement& placement, const OnlineSettin
   if (settings.SamplesItself() && JudgesOnGpu(placed, sampler))
     sampling.judge_bytes = JudgeBytes(settings, suites);
   return sampling;
+}
+
+int64_t LongestOnline(const OnlineSettings& settings, const Algorithm& algorithm, int64_t max_sample_tokens) {
+  const int64_t sample = settings.context == 0 || max_sample_tokens == 0
+                             ? std::max(settings.context, max_sample_tokens)
+                             : std::min(settings.context, max_sample_tokens);
+  return algorithm.material == Material::kPairs ? 2 * sample : sample;
 }
 
 std::vector<PossibleDevice> PossibleDevices(const std::vector<Placement>& places,

@@ -17,6 +17,10 @@ namespace kevin {
 local::SamplingOptions SamplingOn(const Placement& placement, const OnlineSettings& settings,
                                   const TrainSuites& suites);
 
+// Online: the longest_tokens that may occur (local::LearntData) by --context and --max-sample-tokens. 0 without both: a model's
+// own context may be many times as long as what it writes.
+int64_t LongestOnline(const OnlineSettings& settings, const Algorithm& algorithm, int64_t max_sample_tokens);
+
 // The trainers of `places`, for one process, with the memory that `trainer` finds available.
 std::vector<PossibleDevice> PossibleDevices(const std::vector<Placement>& places,
                                             const local::TrainOptions& options,

@@ -23,7 +23,7 @@ std::vector<std::string> ModelLines(const TrainRequest& command, const std::stri
                   static_cast<double>(opened.trained) / 1e6, device,
                   opened.ranks > 1 ? fmt::format(" by {} ranks", opened.ranks) : "",
                   opened.steps > 0 ? fmt::format(", from step {} on", opened.steps + 1) : "")};
-  if (o.Samples() && opened.ranks == 1) lines.push_back(PlacementText(placement, true));
+  if (o.Samples() && opened.ranks == 1) lines.push_back(PlacementText(placement, true, o.sampler));
   if (!o.SamplesItself()) return lines;
   lines.push_back(opened.split
                       ? fmt::format("sampled by {} ranks together: each has 1/{} of the heads and of the "

@@ -157,14 +157,15 @@ Algorithm AlgorithmOf(TrainRequest* request) {
   const bool is_round = algorithm.material == Material::kAnswers && request->settings.batch == 0;
   if (sampling.problems_per_step == 0 && is_round)
     sampling.problems_per_step = static_cast<int>(TrainSuites(sampling, request->without).learnt.size());
-  if (sampling.problems_per_step == 0) sampling.problems_per_step = algorithm.units_per_step;
+  if (sampling.problems_per_step == 0) sampling.problems_per_step = algorithm.train.units_per_step;
   // A round of imitation is one epoch over the chosen turns, batch after batch.
   if (algorithm.material == Material::kAnswers && !request->settings.Has("--updates")) {
     // At most: how many are correct is known after they were made.
     const int answers = sampling.problems_per_step *
                         (algorithm.picked == Picked::kBest ? 1 : sampling.samples * sampling.turns);
-    algorithm.train.updates_per_step = (answers + algorithm.units_per_step - 1) / algorithm.units_per_step;
-    algorithm.train.units_per_update = algorithm.units_per_step;
+    algorithm.train.updates_per_step =
+        (answers + algorithm.train.units_per_step - 1) / algorithm.train.units_per_step;
+    algorithm.train.units_per_update = algorithm.train.units_per_step;
   }
   return algorithm;
 }
@@ -326,7 +327,7 @@ Algorithm AlgorithmFrom(const TrainSettings& s) {
   if (scheme.scheme.empty()) scheme.scheme = algorithm.scheme.name;
   algorithm.scheme = SchemeFrom(scheme);
   if (!s.select.empty()) algorithm.picked = PickedFrom(s.select);
-  if (s.batch > 0) algorithm.units_per_step = s.batch;
+  if (s.batch > 0) algorithm.train.units_per_step = s.batch;
   nlohmann::json train = local::ToJson(algorithm.train);
   for (const TrainSetting& setting : s.settings) {
     if (!setting.value.empty()) train[setting.member] = ValueOf(setting, train.at(setting.member));

@@ -70,6 +70,10 @@ class TrainRun {
     if (records_) {
       records_->Prepare(text_, batches);
       SetSteps();
+      options_.data = records_->Data();
+    } else {
+      options_.data.longest_tokens =
+          LongestOnline(command_.sampling, algorithm_, command_.batches.max_sample_tokens);
     }
     if (command_.dry_run) return ShowRecords();
     Open();

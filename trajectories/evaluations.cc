@@ -246,18 +246,18 @@ std::optional<EvaluationRecord> Store::FindEvaluation(const std::string& id) {
 
 std::optional<EvaluationRecord> Store::FindEvaluationByKey(const std::string& key) {
   const std::lock_guard lock(impl_->mutex);
-  Statement statement = impl_->database.Prepare(
-      SelectEvaluations("key = ? AND purpose IN ('turn', 'start', 'rejudge') AND cached_from IS NULL "
-                        "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
+  Statement statement = impl_->database.Prepare(SelectEvaluations(
+      "key = ? AND (purpose IN ('turn', 'start', 'rejudge') OR correct = 0) AND cached_from IS NULL "
+      "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
   if (!statement.Bind(key).Step()) return std::nullopt;
   return ReadEvaluation(statement);
 }
 
 std::optional<EvaluationRecord> Store::FindEvaluationByMachineKey(const std::string& machine_key) {
   const std::lock_guard lock(impl_->mutex);
-  Statement statement = impl_->database.Prepare(
-      SelectEvaluations("machine_key = ? AND purpose IN ('turn', 'start', 'rejudge') AND cached_from IS NULL "
-                        "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
+  Statement statement = impl_->database.Prepare(SelectEvaluations(
+      "machine_key = ? AND (purpose IN ('turn', 'start', 'rejudge') OR correct = 0) AND cached_from IS NULL "
+      "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
   if (!statement.Bind(machine_key).Step()) return std::nullopt;
   return ReadEvaluation(statement);
 }

@@ -19,7 +19,7 @@ Algorithm Imitation(const std::string& name, Picked picked) {
   Algorithm a;
   a.name = name, a.material = Material::kAnswers, a.picked = picked;
   a.scheme = *FindScheme("kevin");
-  a.units_per_step = 16;
+  a.train.units_per_step = 16;
   a.train.updates_per_step = 1;
   a.train.loss.surrogate = Surrogate::kCrossEntropy;
   a.train.loss.normaliser = Normaliser::kTokenMean;
@@ -90,7 +90,7 @@ Algorithm Dpo() {
 
 Algorithm Tpt() {
   Algorithm a = Imitation("tpt", Picked::kBest);
-  a.units_per_step = 8;
+  a.train.units_per_step = 8;
   a.train.schedule.learning_rate = 1e-6;
   return a;
 }

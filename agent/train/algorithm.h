@@ -65,7 +65,6 @@ struct Algorithm {
   Scheme scheme;
   bool whiten = false;        // advantages of each batch: mean 0, deviation 1
   int refills = 0;            // online, unless asked otherwise: OnlineSettings::refills
-  int units_per_step = 8;     // rollouts: tasks; answers: samples; pairs: pairs
   double epochs = 1;          // default length over stored records; online runs are counted in steps
   local::TrainOptions train;  // loss, schedule and so on
 };

@@ -36,7 +36,11 @@ void RecordedBatches::RequireUnits() const {
 }
 
 int64_t RecordedBatches::StepsPerEpoch() const {
-  return kevin::StepsPerEpoch(units_.units.size(), static_cast<size_t>(algorithm_.units_per_step));
+  return kevin::StepsPerEpoch(units_.units.size(), static_cast<size_t>(algorithm_.train.units_per_step));
+}
+
+local::LearntData RecordedBatches::Data() const {
+  return {units_.longest_tokens, static_cast<int64_t>(units_.units.size()), FingerprintOf(turns_, units_)};
 }
 
 std::string RecordedBatches::Describe() const {
@@ -49,7 +53,7 @@ std::string RecordedBatches::Describe() const {
   if (units_.voided > 0) left_out += fmt::format(", {} cancelled", units_.voided);
   if (units_.without_tokens > 0) left_out += fmt::format(", {} without token ids", units_.without_tokens);
   return fmt::format("{} {} ({}) of {} turns, {} a step", units_.units.size(), what, left_out,
-                     turns_.turns().size(), algorithm_.units_per_step);
+                     turns_.turns().size(), algorithm_.train.units_per_step);
 }
 
 std::string RecordedBatches::SamplingRemark() const {

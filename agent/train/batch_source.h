@@ -31,6 +31,7 @@ class RecordedBatches : public BatchSource {
   RecordedBatches(const LearnRequest& request, const Algorithm& algorithm, const UnitOptions& units);
 
   int64_t StepsPerEpoch() const;
+  local::LearntData Data() const;
   std::string Describe() const;  // "8 tasks (2 dropped) of 512 turns, 8 a step"
   // What else is not learnt from, and why, a sentence each; of sampling after Prepare.
   std::vector<std::string> Remarks() const;
@@ -39,7 +40,7 @@ class RecordedBatches : public BatchSource {
   const Units& units() const { return units_; }
   LearnBatch Batch(int64_t step) const { return maker_->Make(step); }  // after Prepare
 
-  // Call before StepsPerEpoch, Describe and Take. Leaves out what the model cannot learn from
+  // Call before StepsPerEpoch, Data, Describe and Take. Leaves out what the model cannot learn from
   // (WithoutUnusable) and makes the first batch, so that unsuitable records are reported before a model is
   // loaded.
   void Prepare(const ModelText& text, const BatchOptions& options);

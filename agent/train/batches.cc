@@ -10,6 +10,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "agent/journal.h"
 #include "agent/train/model_text.h"
 #include "env/error.h"
 #include "policies/local/train/batch.h"
@@ -30,7 +31,7 @@ class RecordCache {
  public:
   const TurnRecord& Of(const LearnTurn& turn) {
     std::vector<TurnRecord>& episode = episodes_[turn.episode->id];
-    if (episode.empty()) episode = turn.store->LoadTurns(turn.episode->id);
+    if (episode.empty()) episode = CurrentTurns(*turn.store, turn.episode->id);
     for (const TurnRecord& record : episode) {
       if (record.turn == turn.turn) return record;
     }
@@ -128,19 +129,22 @@ class Maker {
     }
   }
 
-  // Whether AddUnit would keep a sample of the unit that is trained on. Counts what it leaves out in Left() and masked().
-  bool IsUsable(const LearnTurns& turns, const Unit& unit) {
+  // The longest_tokens (LearntData) of the samples that AddUnit would keep of the unit and that are trained on; 0: there
+  // are none. Counts what it leaves out in Left() and masked().
+  int64_t LongestOf(const LearnTurns& turns, const Unit& unit) {
     if (algorithm_.material == Material::kPairs) {
       const LearnTurn& prompt = turns.turns()[unit.turns[0]];
-      return IsTrained(MakeSample(prompt, turns.turns()[unit.turns[1]])) &&
-             IsTrained(MakeSample(prompt, turns.turns()[unit.turns[2]]));
+      const int64_t better = TrainedTokens(MakeSample(prompt, turns.turns()[unit.turns[1]]));
+      const int64_t worse = better > 0 ? TrainedTokens(MakeSample(prompt, turns.turns()[unit.turns[2]])) : 0;
+      return worse > 0 ? better + worse : 0;
     }
-    bool is_usable = false;  // all turns are counted
-    for (const size_t i : unit.turns) is_usable |= IsTrained(MakeSample(turns.turns()[i], turns.turns()[i]));
-    return is_usable;
+    int64_t longest = 0;
+    for (const size_t i : unit.turns)
+      longest = std::max(longest, TrainedTokens(MakeSample(turns.turns()[i], turns.turns()[i])));
+    return longest;
   }
   const BatchFacts& Left() const { return out_.facts; }
-  int64_t masked() const { return masked_; }  // samples that IsUsable saw
+  int64_t masked() const { return masked_; }  // samples that LongestOf saw
 
   LearnBatch Finish(int64_t step) {
     out_.batch.step = step;
@@ -156,9 +160,9 @@ class Maker {
   }
 
  private:
-  bool IsTrained(const std::optional<local::Sample>& sample) {
+  int64_t TrainedTokens(const std::optional<local::Sample>& sample) {
     masked_ += sample && sample->masked;
-    return sample && !sample->masked;
+    return sample && !sample->masked ? sample->tokens() : 0;
   }
 
   std::optional<local::Sample> MakeSample(const LearnTurn& prompt, const LearnTurn& reply) {
@@ -277,9 +281,10 @@ Units WithoutUnusable(const LearnTurns& turns, Units units, const Algorithm& alg
   for (Unit& unit : units.units) {
     const BatchFacts before = maker.Left();
     const int64_t masked_before = maker.masked();
-    const bool is_usable = maker.IsUsable(turns, unit);
+    const int64_t longest = maker.LongestOf(turns, unit);
     const BatchFacts& after = maker.Left();
-    if (is_usable) {
+    if (longest > 0) {
+      units.longest_tokens = std::max(units.longest_tokens, longest);
       kept.push_back(std::move(unit));
     } else if (after.without_tokens > before.without_tokens) {
       without_tokens.push_back(std::move(unit));
@@ -322,7 +327,7 @@ LearnBatch BatchMaker::Make(int64_t step) const {
   if (options_.is_for_step) return MakeForStep(step);
   RecordCache records;
   Maker maker(algorithm_, text_, options_, &records);
-  const auto per_step = static_cast<size_t>(algorithm_.units_per_step);
+  const auto per_step = static_cast<size_t>(algorithm_.train.units_per_step);
   for (const size_t unit : UnitsOfStep(units_.units.size(), per_step, step, options_.seed))
     maker.AddUnit(turns_, units_.units[unit]);
   LearnBatch made = maker.Finish(step);

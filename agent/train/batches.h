@@ -70,7 +70,7 @@ struct LearnBatch {
 // max_sample_tokens; for rollouts all turns of the task), cut_off (by the length limit, with mask_cut_off), voided (the
 // reply was cancelled) and without_tokens (none are recorded; such units stay where there are no others). Counts the
 // turns that are left out for their sampling, also in units that stay. Call it before steps are formed: a step of such units only would have nothing to train on. Reads all records once, and
-// tokenises those without token ids.
+// tokenises those without token ids. Fills in longest_tokens.
 Units WithoutUnusable(const LearnTurns& turns, Units units, const Algorithm& algorithm, const ModelText& text,
                       const BatchOptions& options);
 

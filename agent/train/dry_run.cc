@@ -100,8 +100,10 @@ Json DryRunEvent(const Algorithm& algorithm, const LearnTurns& turns, const Unit
     advantages.push_back(turn.attribution.advantage);
   }
   Json event = {{"event", "dry_run"}, {"algorithm", algorithm.name}, {"units", units.units.size()}};
-  event["dropped"] = units.dropped, event["turns"] = chosen.size(), event["batch"] = algorithm.units_per_step;
-  event["steps_per_epoch"] = StepsPerEpoch(units.units.size(), static_cast<size_t>(algorithm.units_per_step));
+  event["dropped"] = units.dropped, event["turns"] = chosen.size(),
+  event["batch"] = algorithm.train.units_per_step;
+  event["steps_per_epoch"] =
+      StepsPerEpoch(units.units.size(), static_cast<size_t>(algorithm.train.units_per_step));
   event["remarks"] = remarks;
   event["problems"] = ProblemsJson(problems, with_advantages);
   event["advantages"] = with_advantages ? HistogramJson(advantages) : Json(nullptr);

@@ -21,13 +21,14 @@ std::optional<int> NumberIn(const std::string& text) {
   return value;
 }
 
+std::optional<int> NumberInVariable(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? std::nullopt : NumberIn(text);
+}
+
 int RankVariable(const char* name, const char* other, int otherwise) {
-  for (const char* each : {name, other}) {
-    const char* text = std::getenv(each);
-    if (text == nullptr) continue;
-    if (const auto number = NumberIn(text)) return *number;
-  }
-  return otherwise;
+  const auto number = NumberInVariable(name);
+  return number ? *number : NumberInVariable(other).value_or(otherwise);
 }
 
 // Slurm's numbers of tasks by node, "4(x2),3": node 1 has 4 and node 2 has 3.
@@ -53,7 +54,7 @@ int TasksOfThisNode(int otherwise) {
   for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
     const char* list = std::getenv(name);
     if (list == nullptr) continue;
-    if (const auto tasks = TasksOfNode(list, RankVariable("SLURM_NODEID", "SLURM_NODEID", 0))) return *tasks;
+    if (const auto tasks = TasksOfNode(list, NumberInVariable("SLURM_NODEID").value_or(0))) return *tasks;
   }
   return otherwise;
 }
@@ -240,11 +241,12 @@ Placement PlaceRank(const PlaceRequest& request, const LocalRank& rank) {
   return placement;
 }
 
-std::string PlacementText(const Placement& placement, bool samples) {
+std::string PlacementText(const Placement& placement, bool samples, const std::string& server) {
   std::string text = "trains on " + placement.trainer;
   if (!samples) return text;
-  text += placement.sampler.empty() ? ", samples from the same weights"
-                                    : ", samples from a second copy on " + placement.sampler;
+  text += !server.empty()             ? ", samples from " + server
+          : placement.sampler.empty() ? ", samples from the same weights"
+                                      : ", samples from a second copy on " + placement.sampler;
   if (!placement.sampler.empty() && placement.samplers > 1)
     text += fmt::format(", which has {} of them", placement.samplers);
   return text + fmt::format(", judges on {}", placement.judges.empty()

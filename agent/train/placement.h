@@ -49,7 +49,7 @@ struct Placement {
 Placement PlaceRank(const PlaceRequest& request, const LocalRank& rank);
 
 // "trains on cuda:0, samples from a second copy on cuda:4, judges on cuda:7"; a GPU with several second copies is named as such.
-// Without `samples` the first part alone.
-std::string PlacementText(const Placement& placement, bool samples);
+// Without `samples` the first part alone. `server`: what makes the turns in place of the trainer; empty: nothing does.
+std::string PlacementText(const Placement& placement, bool samples, const std::string& server = "");
 
 }  // namespace kevin

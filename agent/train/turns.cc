@@ -15,6 +15,7 @@
 #include "agent/train/model_text.h"
 #include "env/error.h"
 #include "policies/local/train/batch.h"
+#include "trajectories/blob.h"
 
 namespace kevin {
 namespace {
@@ -236,6 +237,18 @@ Units MakeUnits(const Algorithm& algorithm, const LearnTurns& turns, const UnitO
       return Pairs(turns.turns(), options.noise);
   }
   return {};
+}
+
+std::string FingerprintOf(const LearnTurns& turns, const Units& units) {
+  std::string text;
+  for (const Unit& unit : units.units) {
+    for (const size_t i : unit.turns) {
+      const LearnTurn& t = turns.turns()[i];
+      text += fmt::format("{} {} {} {} {},", t.episode->id, t.turn, t.correct, t.cut_off, t.speedup);
+    }
+    text += '\n';
+  }
+  return ContentHash(text).substr(0, 16);
 }
 
 int64_t StepsPerEpoch(size_t units, size_t per_step) {

@@ -120,6 +120,7 @@ struct Units {
   // Units without a usable sample (WithoutUnusable, batches.h).
   int64_t too_long = 0, voided = 0, cut_off = 0, without_tokens = 0;
   int64_t unknown_sampling = 0, greedy = 0, filtered = 0;  // turns (WithoutUnusable; BatchFacts)
+  int64_t longest_tokens = 0;                              // LearntData (WithoutUnusable)
 };
 
 // Rollouts: tasks whose advantages are all 0 teach nothing and are dropped. Answers: cut-off replies are
@@ -128,6 +129,9 @@ struct Units {
 // turn t of an episode against its best later turn, if that is better, on the prompt of turn t; and the best
 // first turn of a task against each worse first turn, whose prompt is the same.
 Units MakeUnits(const Algorithm& algorithm, const LearnTurns& turns, const UnitOptions& options);
+
+// Which units these are, in their order, by episodes, turns and what was measured of them: 16 hexadecimal digits.
+std::string FingerprintOf(const LearnTurns& turns, const Units& units);
 
 // The units of step `step` (from 1). Every epoch takes each unit once, in its own order; no unit occurs twice
 // in a step.

@@ -115,7 +115,13 @@ TEST_CASE("a leader that is wrong when measured again loses its turn too") {
   CHECK(evaluations[0].superseded_by == evaluations[1].id);
   CHECK(evaluations[1].outcome == "wrong");
   CHECK(evaluations[1].reason.find("non-deterministic") == 0);
-  CHECK_FALSE(f.store.FindEvaluationByKey(evaluations[0].key));
+  // The text is wrong from now on: it is not judged anew.
+  CHECK(f.store.FindEvaluationByKey(evaluations[0].key)->id == evaluations[1].id);
+  const size_t calls = f.environment.calls.size();
+  f.options.turns = 1;
+  const EpisodeRecord next = f.Run({FakeReply("measured 1.5")});
+  CHECK((next.correct_turns == 0 && f.environment.calls.size() == calls));
+  CHECK(f.store.LoadTurns(next.id).back().evaluation.cached_from == evaluations[1].id);
 }
 
 TEST_CASE("--until stops at a confirmed speed-up") {

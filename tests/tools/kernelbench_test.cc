@@ -207,6 +207,14 @@ TEST_CASE("a run that was broken off continues where it stopped") {
   CHECK(f.Judge(nullptr, &stop).stored == 0);
 }
 
+TEST_CASE("what cannot be judged does not use up --most") {
+  Fixture f;
+  Write(f.run / "level_1_problem_1_sample_0_kernel.py", "// error\n");
+  f.options.most = 1;
+  const KernelBenchTally tally = f.Judge();
+  CHECK((tally.judged == 1 && tally.left_out.size() == 1));
+}
+
 TEST_CASE("infrastructure that breaks keeps what was judged") {
   Fixture f;
   Write(f.run / "level_1_problem_19_sample_1_kernel.py", "// error\n");

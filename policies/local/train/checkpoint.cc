@@ -108,24 +108,58 @@ void Written(const std::function<void()>& write) {
               kRemoveCheckpoint);
 }
 
-void RequireSame(const fs::path& folder, const TrainOptions& earlier, const TrainOptions& asked) {
-  const auto adapters = [](const TrainOptions& o) {
-    if (o.lora.rank == 0) return std::string("without adapters (no --lora)");
-    return fmt::format("with --lora {} --lora-alpha {:g} --lora-targets {}", o.lora.rank, o.lora.alpha,
-                       fmt::join(TargetsOf(o.lora), ","));
-  };
-  const auto require = [&](const std::string& then, const std::string& now) {
+// trainer.json
+struct About {
+  int64_t steps = 0;
+  int ranks = 0;  // that wrote the checkpoint
+  TrainOptions options;
+};
+
+About ReadAbout(const fs::path& folder) {
+  try {
+    const auto json = nlohmann::json::parse(std::ifstream(folder / "trainer.json"));
+    About about{json.at("steps"), json.at("ranks"), TrainOptionsFromJson(json.at("options"))};
+    if (about.ranks < 1) Damaged(folder, "trainer.json names no ranks");
+    return about;
+  } catch (const nlohmann::json::exception& error) {
+    Damaged(folder, std::string("trainer.json is damaged: ") + error.what());
+  }
+}
+
+std::string AdaptersText(const TrainOptions& o) {
+  if (o.lora.rank == 0) return "without adapters (no --lora)";
+  return fmt::format("with --lora {} --lora-alpha {:g} --lora-targets {}", o.lora.rank, o.lora.alpha,
+                     fmt::join(TargetsOf(o.lora), ","));
+}
+
+// Reads trainer.json of a checkpoint that a run with the options `asked` for goes on from.
+About ReadSame(const fs::path& folder, const TrainOptions& asked) {
+  About about = ReadAbout(folder);
+  const TrainOptions& earlier = about.options;
+  const auto require_same = [&](const std::string& next, const auto& text) {
+    const std::string then = text(earlier), now = text(asked);
     if (then == now) return;
     throw Error(
         ExitCode::kBadRequest,
         fmt::format("checkpoint {} was made {}, and this run is asked for {}", folder.string(), then, now),
-        "give the options that the run began with, or begin another in a new --out");
+        next + ", or begin another in a new --out");
   };
-  require(fmt::format("with --seed {}", earlier.seed), fmt::format("with --seed {}", asked.seed));
+  const std::string options = "give the options that the run began with";
+  require_same(options, [](const TrainOptions& o) { return fmt::format("with --seed {}", o.seed); });
   // Of a round of imitation they follow from --problems-per-step and --samples.
-  require(fmt::format("with {} updates a step", earlier.updates_per_step),
-          fmt::format("with {} updates a step", asked.updates_per_step));
-  require(adapters(earlier), adapters(asked));
+  require_same(options, [](const TrainOptions& o) {
+    return fmt::format("with {} updates a step", o.updates_per_step);
+  });
+  require_same(options, AdaptersText);
+  if (earlier.data.fingerprint.empty() || asked.data.fingerprint.empty()) return about;
+  require_same(options,
+               [](const TrainOptions& o) { return fmt::format("with --batch {}", o.units_per_step); });
+  require_same(
+      "give the databases and filters that the run began with (--run, --until leave out what was recorded since)",
+      [](const TrainOptions& o) {
+        return fmt::format("with {} units of records (fingerprint {})", o.data.units, o.data.fingerprint);
+      });
+  return about;
 }
 
 void RestoreRandom(const fs::path& folder, const at::Tensor& state) {
@@ -160,41 +194,19 @@ std::string NewestCheckpoint(const std::string& output) {
   return all.empty() ? "" : all.back().string();
 }
 
-int64_t StepsOf(const std::string& folder) {
-  try {
-    return nlohmann::json::parse(std::ifstream(fs::path(folder) / "trainer.json")).at("steps").get<int64_t>();
-  } catch (const nlohmann::json::exception& error) {
-    Damaged(folder, std::string("trainer.json is damaged: ") + error.what());
-  }
-}
+int64_t StepsOf(const std::string& folder) { return ReadAbout(folder).steps; }
 
-void RequireSameOptions(const std::string& folder, const TrainOptions& options) {
-  try {
-    const auto about = nlohmann::json::parse(std::ifstream(fs::path(folder) / "trainer.json"));
-    RequireSame(folder, TrainOptionsFromJson(about.at("options")), options);
-  } catch (const nlohmann::json::exception& error) {
-    Damaged(folder, std::string("trainer.json is damaged: ") + error.what());
-  }
-}
+void RequireSameOptions(const std::string& folder, const TrainOptions& options) { ReadSame(folder, options); }
 
 int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, const LanguageModel& model,
                        Ranks& ranks, Optimizer* optimizer) {
-  const fs::path path = folder;
   int64_t steps = 0;
   OnAllRanks(ranks, [&] {
-    try {
-      const auto about = nlohmann::json::parse(std::ifstream(path / "trainer.json"));
-      const int written_by = about.at("ranks").get<int>();
-      if (written_by < 1) Damaged(path, "trainer.json names no ranks");
-      const TrainOptions earlier = TrainOptionsFromJson(about.at("options"));
-      RequireSame(path, earlier, options);
-      StoredShares shares(path, written_by, ranks.Rank(), LayoutOf(model.Parameters(), earlier.shard));
-      optimizer->ReadState(shares);
-      RestoreRandom(path, shares.Common(kRandom));
-      steps = about.at("steps").get<int64_t>();
-    } catch (const nlohmann::json::exception& error) {
-      Damaged(path, std::string("trainer.json is damaged: ") + error.what());
-    }
+    const About about = ReadSame(folder, options);
+    StoredShares shares(folder, about.ranks, ranks.Rank(), LayoutOf(model.Parameters(), about.options.shard));
+    optimizer->ReadState(shares);
+    RestoreRandom(folder, shares.Common(kRandom));
+    steps = about.steps;
   });
   optimizer->StateChanged();
   return steps;

@@ -106,7 +106,10 @@ void VisitAll(Options& o, const Visit& visit) {
   visit("split_sampler", o.split_sampler), visit("choose_split_sampler", o.choose_split_sampler);
   VisitLoss(o.loss, visit);
   VisitParts(o, visit);
-  visit("steps", o.steps), visit("updates_per_step", o.updates_per_step);
+  visit("longest_tokens", o.data.longest_tokens), visit("units", o.data.units);
+  visit("fingerprint", o.data.fingerprint);
+  visit("steps", o.steps), visit("units_per_step", o.units_per_step);
+  visit("updates_per_step", o.updates_per_step);
   visit("units_per_update", o.units_per_update);
   visit("micro_tokens", o.micro_tokens), visit("logits_tokens", o.logits_tokens);
   visit("checkpoint_every", o.checkpoint_every), visit("keep", o.keep);

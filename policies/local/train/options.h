@@ -75,6 +75,17 @@ struct LoraOptions {
 };
 std::vector<std::string> TargetsOf(const LoraOptions& options);
 
+// What a run learns from, for the memory plan and for the check that a resumed run learns from the same.
+struct LearntData {
+  // Tokens of the longest sample, or of both samples of the longest pair: they go through the model together, also where
+  // they exceed micro_tokens. Over records the most that occurs, online the most that may occur; 0: unknown.
+  int64_t longest_tokens = 0;
+  // Over records: the count of units, and a hash of their contents in order. 0 and empty: turns are made for each step, or
+  // the checkpoint was written before these were stored.
+  int64_t units = 0;
+  std::string fingerprint;
+};
+
 struct TrainOptions {
   std::string model;      // Hugging Face folder
   std::string reference;  // for KL and preferences; empty: the model at the start
@@ -92,11 +103,13 @@ struct TrainOptions {
   ScheduleOptions schedule;
   AdamOptions adam;
   LoraOptions lora;
+  LearntData data;
   int64_t steps = 40;
+  int units_per_step = 8;  // that a batch is made of (agent/train): tasks, answers or pairs
   int updates_per_step = 2;
   // A step with few units has fewer updates, of so many units each (samples, or pairs of them); 0: all updates.
   int units_per_update = 0;
-  int64_t micro_tokens = 16384;   // of a forward pass
+  int64_t micro_tokens = 16384;   // of a forward pass, unless a sample or pair is longer
   int64_t logits_tokens = 1024;   // with logits in memory at once
   int64_t checkpoint_every = 10;  // steps; 0: only at the end
   int keep = 3;                   // checkpoints

@@ -68,9 +68,8 @@ class Planner {
     whole_token_ = config_.layers * layer + ends + layer / 2,
     recomputed_token_ = inputs + ends + layer + layer / 2;
     plan_.recompute = options_.recompute || options_.shard;
-    plan_.recomputed = options_.micro_tokens * recomputed_token_;
-    plan_.logits =
-        std::min(options_.logits_tokens, options_.micro_tokens) * config_.vocabulary * (2 * bytes_ + 4);
+    plan_.recomputed = pass_ * recomputed_token_;
+    plan_.logits = std::min(options_.logits_tokens, pass_) * config_.vocabulary * (2 * bytes_ + 4);
     Decide();
     Describe();
     return plan_;
@@ -156,13 +155,13 @@ class Planner {
   void Decide() {
     const int64_t usable = Usable(request_.device_bytes), copies = copies_.here * Copy();
     const auto learning = [&](int64_t token) {
-      return Fixed() + copies + std::max(options_.micro_tokens * token + plan_.logits, plan_.gathering);
+      return Fixed() + copies + std::max(pass_ * token + plan_.logits, plan_.gathering);
     };
     const bool known = request_.device_bytes > 0;
     if (known && !plan_.recompute && options_.choose_recompute)
       plan_.recompute = learning(whole_token_) > usable;
     const int64_t token = plan_.recompute ? recomputed_token_ : whole_token_;
-    plan_.activations = options_.micro_tokens * token;
+    plan_.activations = pass_ * token;
     plan_.learning = learning(token);
     plan_.transient = plan_.learning - copies - Fixed() + plan_.gradients - sums_;
     plan_.sampling = whole_ > 0 || request_.context_tokens > 0 || copies > 0
@@ -206,8 +205,7 @@ class Planner {
 
   void Advise(int64_t usable, std::vector<std::string>* all) const {
     std::vector<std::string>& ways = *all;
-    if (plan_.learning > usable && plan_.tokens_that_fit >= 1024)
-      ways.push_back(fmt::format("--micro-tokens {}", plan_.tokens_that_fit / 1024 * 1024));
+    if (plan_.learning > usable) AdviseShorter(&ways);
     if (!plan_.recompute) ways.push_back("--recompute");
     if (copies_.here > 0)
       ways.push_back("no second copy on the device that trains (--place, --sampler-device)");
@@ -227,6 +225,25 @@ class Planner {
     ways.push_back("more ranks, one a GPU: the optimiser's part of each is smaller");
   }
 
+  // "--micro-tokens 8192 with --max-sample-tokens 8192"
+  void AdviseShorter(std::vector<std::string>* ways) const {
+    const int64_t fit = plan_.tokens_that_fit / 1024 * 1024;
+    if (fit == 0 || pass_ <= fit) return;
+    std::vector<std::string> both;
+    if (options_.micro_tokens > fit) both.push_back(fmt::format("--micro-tokens {}", fit));
+    if (options_.data.longest_tokens > fit)
+      both.push_back(fmt::format("--max-sample-tokens {}", fit / (LearnsPairs() ? 2 : 1)));
+    ways->push_back(fmt::format("{}", fmt::join(both, " with ")));
+  }
+
+  bool LearnsPairs() const { return options_.loss.surrogate == Surrogate::kPreference; }
+  std::string PassText() const {
+    return fmt::format("{} tokens by {}", pass_,
+                       pass_ == options_.micro_tokens ? "--micro-tokens"
+                       : LearnsPairs()                ? "the longest pair"
+                                                      : "the longest sample");
+  }
+
   // "2 second copies of the weights, each 15.2 with keys and values of 32768 tokens (1.9)"
   std::string CopiesText(int count) const {
     return fmt::format("{} of the weights{}{} {} with keys and values of {} tokens ({})",
@@ -241,10 +258,10 @@ class Planner {
     if (options_.shard)
       plan_.text += fmt::format(" (two layers at a time; {} whole)", Gb(plan_.whole_weights));
     if (plan_.reference > 0) plan_.text += fmt::format(", reference {}", Gb(plan_.reference));
-    plan_.text += fmt::format(", gradients {}, optimiser {}{}, activations {} ({} tokens{}), logits {}",
+    plan_.text += fmt::format(", gradients {}, optimiser {}{}, activations {} ({}{}), logits {}",
                               Gb(plan_.gradients), Gb(plan_.optimizer),
                               options_.adam.on_cpu ? " (in main memory)" : "", Gb(plan_.activations),
-                              options_.micro_tokens, plan_.recompute ? ", recomputed" : "", Gb(plan_.logits));
+                              PassText(), plan_.recompute ? ", recomputed" : "", Gb(plan_.logits));
     if (copies_.here > 0) plan_.text += ", " + CopiesText(copies_.here);
     plan_.text += fmt::format(": {} while learning", Gb(plan_.learning));
     if (copies_.here > 0 && request_.context_tokens == 0)
@@ -282,6 +299,8 @@ class Planner {
   const TrainPlanRequest& request_;
   const SecondCopies& copies_ = request_.copies;
   const int bytes_;
+  // Tokens of the largest forward pass.
+  const int64_t pass_ = std::max(options_.micro_tokens, options_.data.longest_tokens);
   int64_t sums_ = 0;              // of gradients over a step
   int64_t whole_ = 0;             // sharded, while all weights are there
   int64_t ends_ = 0, layer_ = 0;  // numbers; sharded

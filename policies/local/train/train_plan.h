@@ -9,7 +9,7 @@
 //   optimiser    3 T in float32 (weights, two moments), split over the ranks; in main memory with optimizer_on_cpu,
 //                and the summed gradients with it
 //   activations  what the backward pass needs of N tokens: of every layer; with recomputation the input of every
-//                layer, and one layer whole
+//                layer, and one layer whole. N is micro_tokens, or that of the longest sample or pair where it has more
 //   logits       of logits_tokens rows, with their gradients
 //                sharded (TrainOptions::shard): of the layers each rank has 4 bytes a number of summed gradients and the
 //                optimiser's 12, over R; the weights of two layers are whole at a time, and all weights while the model is
@@ -88,7 +88,6 @@ struct CannotSplit {
 };
 CannotSplit WhyNotSplit(const ModelConfig& config, const std::string& quantization, int ranks);
 
-// `options.micro_tokens` bounds a forward pass, unless one sample is longer.
 TrainPlan PlanTraining(const ModelConfig& config, const TrainOptions& options,
                        const TrainPlanRequest& request);
 

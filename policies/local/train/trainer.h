@@ -77,7 +77,7 @@ class Trainer {
 //   OUTPUT/checkpoints/step-00000040/
 //     model/                      Hugging Face folder; adapter/ in PEFT's format where only those are trained
 //     optimizer-0-of-2.safetensors  each rank's share: float32 weights, moments, counters; random state
-//     trainer.json                steps done, options, ranks
+//     trainer.json                steps done, options with LearntData, ranks
 //
 // A checkpoint appears complete or not at all (OUTPUT must be the same folder for all ranks). The position in
 // the data is the number of steps, because a batch is a function of its step. A run may continue with another
@@ -94,8 +94,8 @@ std::string NewestCheckpoint(const std::string& output);
 // The steps of a checkpoint. Throws Error(kBadRequest) if the folder is none.
 int64_t StepsOf(const std::string& folder);
 
-// Throws Error(kBadRequest) where the checkpoint was made with another seed, other updates a step or other adapters: the run
-// would not go on from it. Reads no weights.
+// Throws Error(kBadRequest) where the checkpoint was made with another seed, other updates a step, other adapters, or over
+// other records or with another batch: the run would not go on from it. Reads no weights.
 void RequireSameOptions(const std::string& folder, const TrainOptions& options);
 
 // Restores the optimiser, and through it the parameters of `model`. Each rank reads its own share. All ranks call it.

@@ -577,7 +577,7 @@ TEST_CASE("units without a usable sample are left out before steps are formed, a
   text.encode_prompt = [](const std::vector<MessageRecord>&) { return std::vector<int32_t>{1, 2}; };
   text.encode_reply = [&](const std::string&, const std::string&) { return many; };
   Algorithm sft = *FindAlgorithm("sft");
-  sft.units_per_step = 1;
+  sft.train.units_per_step = 1;
   BatchOptions options;
   options.max_sample_tokens = 80;
   const LearnTurns turns(records.Request());
@@ -598,13 +598,55 @@ TEST_CASE("units without a usable sample are left out before steps are formed, a
   CHECK(WithoutUnusable(turns, pairs, *FindAlgorithm("dpo"), text, options).units.empty());
 }
 
+TEST_CASE("the longest samples that go through the model together: of one, of both of a pair") {
+  Records records;
+  records.Add("level1/19", {{1.2}, {1.9}});
+  records.Add("level1/20", {{1.2}, {1.9, "length"}});
+  const LearnTurns turns(records.Request());
+  ModelText text;
+  const auto longest = [&](const char* name, const BatchOptions& options) {
+    const Algorithm algorithm = *FindAlgorithm(name);
+    return WithoutUnusable(turns, MakeUnits(algorithm, turns, {}), algorithm, text, options).longest_tokens;
+  };
+  // Each prompt has 3 tokens and each reply 2.
+  CHECK(longest("grpo", {}) == 5);
+  CHECK(longest("dpo", {}) == 10);
+  BatchOptions none;
+  none.max_sample_tokens = 4;
+  CHECK(longest("grpo", none) == 0);
+}
+
+TEST_CASE("a fingerprint of units changes with their episodes, order and verdicts") {
+  Records records;
+  records.Add("level1/19", {{1.2}, {1.9}});
+  records.Add("level1/20", {{1.2}, {1.9}});
+  const Algorithm grpo = *FindAlgorithm("grpo");
+  const LearnTurns turns(records.Request()), again(records.Request());
+  Units units = MakeUnits(grpo, turns, {});
+  const std::string fingerprint = FingerprintOf(turns, units);
+  CHECK(fingerprint.size() == 16);
+  CHECK(FingerprintOf(again, MakeUnits(grpo, again, {})) == fingerprint);
+  std::swap(units.units[0], units.units[1]);
+  CHECK(FingerprintOf(turns, units) != fingerprint);
+  {
+    Database database(records.Request().sources[0].database, Database::Access::kReadWrite, 5000);
+    database.Execute("UPDATE evaluations SET speedup = speedup * 1.01");
+  }
+  const LearnTurns measured(records.Request());
+  const std::string other = FingerprintOf(measured, MakeUnits(grpo, measured, {}));
+  CHECK(other != fingerprint);
+  records.Add("level1/21", {{1.2}, {1.9}});
+  const LearnTurns more(records.Request());
+  CHECK(FingerprintOf(more, MakeUnits(grpo, more, {})) != other);
+}
+
 TEST_CASE("tasks that are cut off whole, or have no token ids, make no step of their own") {
   Records records;
   records.Add("level1/19", {{1.2}, {1.9}});
   records.Add("level1/20", {{1.2, "length"}, {1.9, "length"}});
   records.Add("level1/21", {{1.2, "stop", false}, {1.9, "stop", false}});
   Algorithm grpo = *FindAlgorithm("grpo");
-  grpo.units_per_step = 1;
+  grpo.train.units_per_step = 1;
   const LearnTurns turns(records.Request());
   const Units all = MakeUnits(grpo, turns, {});
   REQUIRE(all.units.size() == 3);

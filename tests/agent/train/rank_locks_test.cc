@@ -33,6 +33,7 @@ bool BothLearn(bool is_shared, std::chrono::milliseconds patience) {
     if (timed) learnt_beside_timing = true;
     std::this_thread::sleep_for(50ms);
     if (timed) learnt_beside_timing = true;
+    ranks.arrive_and_wait();  // a step ends on all ranks
     locks.Release();
   };
   const auto time = [&](const char* device) {

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
-#include <functional>
 #include <future>
 #include <thread>
 
@@ -14,6 +13,7 @@
 #include "tests/agent/train/byte_tokenizer.h"
 #include "tests/agent/train/recorded_world.h"
 #include "tests/catch.h"
+#include "tools/train_devices.h"
 
 namespace kevin {
 namespace {
@@ -62,71 +62,6 @@ TEST_CASE("the device of a run that names none is decided by the memory plan, be
   CHECK(world.Train(large + "--out large", auto_device, "cpu").code == 0);
 }
 
-TEST_CASE("stopped and gone on, a run ends with the same bytes") {
-  const World world;
-  REQUIRE(world.Train(kGrpo + "--out whole").code == 0);
-  // The schedule is that of four steps, so the first half is cut off by taking its checkpoint alone.
-  REQUIRE(world.Train(kGrpo + "--out half --checkpoint-every 2 --keep 9").code == 0);
-  fs::remove_all(world / "half/checkpoints/step-00000004");
-  fs::remove_all(world / "half/model");
-  const TrainResult on = world.Train(kGrpo + "--out half --resume");
-  INFO(on.errors);
-  REQUIRE(on.code == 0);
-  CHECK(on.events[0].at("step") == 3);
-  CHECK(ReadAll(world / "half/model/model.safetensors") == ReadAll(world / "whole/model/model.safetensors"));
-  const std::string metrics = ReadAll(world / "half/metrics.jsonl");
-  CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 4);
-}
-
-TEST_CASE("half a checkpoint is named with the next step, and the one before it is gone on from") {
-  const World world;
-  const std::string whole = kGrpo + "--checkpoint-every 2 --keep 9 --out whole ";
-  REQUIRE(world.Train(whole).code == 0);
-  const fs::path run = world / "half", newest = run / "checkpoints/step-00000004";
-  const auto cut = [](const fs::path& file) { fs::resize_file(file, fs::file_size(file) / 2); };
-  const std::vector<std::pair<std::string, std::function<void()>>> damages = {
-      {"trainer.json is damaged", [&] { cut(newest / "trainer.json"); }},
-      {"trainer.json is damaged", [&] { fs::remove(newest / "trainer.json"); }},
-      {"model.safetensors", [&] { cut(newest / "model/model.safetensors"); }},
-      {"config.json", [&] { fs::remove(newest / "model/config.json"); }},
-      {"optimizer-0-of-1", [&] { cut(newest / "optimizer-0-of-1.safetensors"); }},
-      {"optimizer-0-of-1", [&] { fs::remove(newest / "optimizer-0-of-1.safetensors"); }},
-  };
-  for (const auto& [part, damage] : damages) {
-    fs::remove_all(run);
-    fs::copy(world / "whole", run, fs::copy_options::recursive);
-    damage();
-    const TrainResult refused = world.Train(kGrpo + "--out half --resume");
-    INFO(part << ": " << refused.errors);
-    CHECK(refused.code == 2);
-    CHECK(refused.errors.find("step-00000004") != std::string::npos);
-    CHECK(refused.errors.find(part) != std::string::npos);
-    CHECK(refused.errors.find("remove that folder") != std::string::npos);
-  }
-  fs::remove_all(newest);
-  REQUIRE(world.Train(kGrpo + "--out half --resume").code == 0);
-  CHECK(ReadAll(run / "model/model.safetensors") == ReadAll(world / "whole/model/model.safetensors"));
-}
-
-TEST_CASE("a disk that is full while a checkpoint is written ends the run; the one before is gone on from") {
-  const World world;
-  REQUIRE(world.Train(kGrpo + "--out whole").code == 0);
-  REQUIRE(world.Train(kGrpo + "--checkpoint-every 2 --keep 9 --out run").code == 0);
-  fs::remove_all(world / "run/checkpoints/step-00000004");
-  // No file of these programs may be longer than 40 KiB: the weights fit, the optimiser's state does not.
-  const TrainResult full = world.Train(kGrpo + "--out run --resume", "bash -c 'ulimit -f 40; exec \"$@\"' -");
-  INFO(full.errors);
-  CHECK(full.code == 4);
-  CHECK(full.errors.find("the checkpoint could not be written") != std::string::npos);
-  CHECK(full.errors.find("make room") != std::string::npos);
-  CHECK(std::distance(fs::directory_iterator(world / "run/checkpoints"), fs::directory_iterator()) == 1);
-  const TrainResult on = world.Train(kGrpo + "--out run --resume");
-  INFO(on.errors);
-  REQUIRE(on.code == 0);
-  CHECK(on.events[0].at("step") == 3);
-  CHECK(ReadAll(world / "run/model/model.safetensors") == ReadAll(world / "whole/model/model.safetensors"));
-}
-
 TEST_CASE("a turn whose log-probabilities are not numbers ends the run before it teaches anything") {
   const World world;
   MakeRecords(world / "nan.db", true, std::nanf(""));
@@ -137,6 +72,32 @@ TEST_CASE("a turn whose log-probabilities are not numbers ends the run before it
   CHECK(ran.errors.find("step 1, update 1 of 2") != std::string::npos);
   CHECK(ran.errors.find("not finite") != std::string::npos);
   CHECK(ran.errors.find("level1/19") != std::string::npos);
+}
+
+TEST_CASE("the longest sample or pair of the records decides the memory plan where a pass is shorter") {
+  const World world;
+  const auto plan = [&](const std::string& arguments) {
+    const TrainResult ran = world.Train("--model model --steps 1 --out run" + arguments);
+    CHECK(ran.code == 0);
+    fs::remove_all(world / "run");
+    return ran.errors;
+  };
+  CHECK(plan("").find("(16384 tokens by --micro-tokens)") != std::string::npos);
+  // At most 9 tokens of a prompt and 11 of a reply.
+  CHECK(plan(" --micro-tokens 8").find("(20 tokens by the longest sample)") != std::string::npos);
+  CHECK(plan(" --micro-tokens 8 --algorithm dpo").find(" tokens by the longest pair)") != std::string::npos);
+}
+
+TEST_CASE("online, a sample may be as long as the context of the sampler and the limit of samples allow") {
+  OnlineSettings settings;
+  const Algorithm grpo = *FindAlgorithm("grpo");
+  CHECK(LongestOnline(settings, grpo, 0) == 0);
+  CHECK(LongestOnline(settings, grpo, 4096) == 4096);
+  settings.context = 2048;
+  CHECK(LongestOnline(settings, grpo, 0) == 2048);
+  CHECK(LongestOnline(settings, grpo, 4096) == 2048);
+  CHECK(LongestOnline(settings, grpo, 1024) == 1024);
+  CHECK(LongestOnline(settings, *FindAlgorithm("dpo"), 1024) == 2048);
 }
 
 TEST_CASE("every algorithm runs") {

@@ -7,15 +7,11 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
-#include <mutex>
 #include <set>
 
-#include "policies/local/serve/model_process.h"
-#include "policies/remote/http_client.h"
 #include "tests/agent/train/online_world.h"
 #include "tests/agent/train/rank_processes.h"
 #include "tests/catch.h"
-#include "tests/support/mock_server.h"
 
 namespace kevin {
 namespace {
@@ -161,89 +157,6 @@ TEST_CASE(
                    std::chrono::seconds(120)) == 0);
   CHECK(CodeWithin(again, std::chrono::seconds(60)) == 0);
   CHECK(world.Events("step").size() == 1);
-}
-
-// A server in front of kevin-model that takes note of the weights that it is given, and keeps its own.
-class ServerOfOldWeights {
- public:
-  explicit ServerOfOldWeights(const fs::path& folder)
-      : model_(fs::path(KEVIN_BINARY_DIR) / "bin/kevin-model", {folder.string(), "--device=cpu"},
-               [](const std::string&) {}),
-        server_([this](const MockRequest& request) { return Answer(request); }) {}
-
-  std::string Spec() const { return "openai:" + model_.model() + "@" + server_.Url() + "/v1"; }
-  std::vector<std::string> Loaded() {
-    const std::lock_guard lock(mutex_);
-    return loaded_;
-  }
-
- private:
-  MockReply Answer(const MockRequest& request) {
-    if (request.path == "/update_weights_from_disk") {
-      const std::lock_guard lock(mutex_);
-      const std::string folder = json::parse(request.body).at("model_path");
-      loaded_.push_back(folder +
-                        (fs::exists(fs::path(folder) / "model.safetensors") ? "" : ", which is not there"));
-      return {200, {"content-type: application/json"}, {{0, R"({"success": true})"}}, MockReply::End::kWhole};
-    }
-    remote::HttpClient client({5, 60, 60, size_t{1} << 24}, "");
-    remote::HttpRequest forward;
-    forward.url = "http://localhost" + request.path;
-    forward.unix_socket = model_.url().substr(std::string("unix:").size());
-    forward.headers = {"content-type: application/json"};
-    if (request.method == "POST") forward.body = request.body;
-    const remote::HttpResponse got = client.Send(forward, nullptr, nullptr);
-    const auto type = got.headers.find("content-type");
-    const std::string header = "content-type: " + (type == got.headers.end() ? "text/plain" : type->second);
-    return {got.status.value_or(502), {header}, {{0, got.body}}, MockReply::End::kWhole};
-  }
-
-  local::ModelProcess model_;
-  std::mutex mutex_;
-  std::vector<std::string> loaded_;
-  MockServer server_;
-};
-
-TEST_CASE("a server samples and takes the weights after each step; one that does not is found out") {
-  const World world;
-  // As in a cache of Hugging Face's: the files are links.
-  fs::rename(world / "model", world / "blobs");
-  fs::create_directory(world / "model");
-  for (const fs::directory_entry& file : fs::directory_iterator(world / "blobs"))
-    fs::create_symlink(fs::path("../blobs") / file.path().filename(),
-                       world / "model" / file.path().filename());
-  ServerOfOldWeights server(world / "model");
-  const std::string served = "--suite level1/19 --turns 1 --keep-flat --sampler " + server.Spec();
-  REQUIRE(world.Train(served + " --samples 8 --steps 2 --learning-rate 1e-12 --out run") == 0);
-  INFO(world.Errors());
-  CHECK(world.Errors().find("SGLang's update_weights_from_disk") != std::string::npos);
-  const std::vector<std::string> loaded = server.Loaded();
-  REQUIRE(loaded.size() == 3);  // before the first step, after each
-  for (const std::string& folder : loaded) CHECK(folder == (world / "run/sampler").string());
-  const std::vector<json> steps = world.Events("step");
-  REQUIRE(steps.size() == 2);
-  for (const json& step : steps) CHECK((step.at("samples") == 8 && step.at("staleness") == 0.0));
-  Database database(world / "kevin.db", Database::Access::kReadOnly, 5000);
-  CHECK(database.QueryInteger(
-            "SELECT count(*) FROM turns WHERE model LIKE '%@1' AND weights_hash LIKE '%@1'") == 8);
-  CHECK(database.QueryInteger(
-            "SELECT count(*) FROM turns WHERE temperature = 0.9 AND top_k = 0 AND min_p = 0") == 16);
-
-  // Learns a lot, and the server answers from the old weights.
-  CHECK(world.Train(
-            served +
-            " --samples 16 --steps 8 --learning-rate 0.3 --max-grad-norm 0 --constant-tokens 1 --out far "
-            "--db far.db") == 4);
-  INFO(world.Errors());
-  CHECK(world.Errors().find("log-probabilities of sampler and trainer differ by") != std::string::npos);
-  const auto expect = [&](const std::string& part, const std::string& arguments) {
-    CHECK(world.Train("--suite level1/19 --out r " + arguments) == 2);
-    INFO(arguments + ": " + world.Errors());
-    CHECK(world.Errors().find(part) != std::string::npos);
-  };
-  expect("leave out --staleness", "--staleness 1 --sampler " + server.Spec());
-  expect("--lora trains adapters", "--lora 2 --sampler " + server.Spec());
-  expect("not a server that takes new weights", "--sampler anthropic:m");
 }
 
 TEST_CASE("the other ways: ahead of learning, from a second copy, imitation from the base") {

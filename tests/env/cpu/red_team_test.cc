@@ -2,13 +2,17 @@
 // correct ones in red_team/correct/, none of which may be refused.
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
+#include <random>
 #include <set>
+#include <thread>
 
 #include "env/cpu/cpu_environment.h"
 #include "env/error.h"
@@ -147,6 +151,84 @@ bool Blocked(const Attack& attack, const Outcome& outcome, const Problem& proble
   return !SeemsFaster(again) || (measured->against_start && measured->against_start->low <= kGain);
 }
 
+// Attacks that gain against eager only where a correct kernel would too: they are timed in pairs with one.
+struct PairedAttack {
+  std::string attack, problem, correct_kernel;
+  bool may_be_measured = false;  // what it does shows only at pauses, of which few may come while others run
+};
+const std::vector<PairedAttack> kPairedAttacks = {
+    {"polls_for_poison", "long_loop", "long_loop", true},
+    {"done_then_work", "long_loop", "long_loop"},
+    {"samples_after_side_by_side", "one_row", "one_row"},
+    {"compares_after_side_by_side", "one_row", "one_row"},
+    {"compares_groups_of_four", "one_row", "one_row", true},
+    {"counts_continues", "one_row", "one_row", true},
+    {"feels_pauses", "one_row", "one_row", true},
+    {"reads_through_second_mapping", "one_row", "one_row", true},
+    {"reads_through_many_mappings", "one_row", "one_row", true},
+    {"gives_back_what_it_read", "one_row", "one_row", true},
+    {"compares_groups_of_four", "two_pages", "one_row", true},
+    {"compares_groups_of_four", "one_page", "one_row", true},
+    {"sums_groups_of_four", "huge_page", "huge_page", true},
+    {"honest_in_series", "one_row", "one_row", true},
+    {"honest_in_series", "one_page", "one_row", true},
+    {"quarter_ahead", "one_row", "one_row", true},
+    {"main_thread_ends", "one_row", "one_row"},
+    {"feels_marks_removed", "one_row", "one_row"},
+    {"feels_removed_marks_by_its_pages", "one_row", "one_row", true},
+    {"feels_marks_and_compares_groups", "one_row", "one_row", true},
+    {"feels_marks_and_pauses", "one_row", "one_row", true},
+    {"eighth_ahead", "one_row", "one_row"},
+    {"edges_ahead", "one_row", "one_row", true},
+    {"overflowing_rows", "overflowing_rows", "cosh", true}};
+
+// Empty: nothing.
+std::string GainOf(const PairedAttack& one) {
+  const fs::path folder = Folder() / "against_correct";
+  EvaluateOptions pairs;
+  pairs.start_source = TextOf(folder / (one.correct_kernel + ".cpp"));
+  const Outcome outcome = SharedEnvironment()
+                              .Evaluate(ListedProblem(Folder() / "problems" / (one.problem + ".toml")),
+                                        CandidateFrom(folder / (one.attack + ".cpp")), pairs)
+                              .outcome;
+  Print(one.attack + ", " + one.problem, outcome);
+  const auto* measured = std::get_if<Measured>(&outcome);
+  if (measured == nullptr) return "";
+  if (!one.may_be_measured) return "measured";
+  const Ratio& gain = *measured->against_start;
+  return gain.low <= kGain ? "" : fmt::format("{:.2f}x, not below {:.2f}x", gain.value, gain.low);
+}
+
+// Programs beside the test.
+class BusyLoops {
+ public:
+  // `come_and_go`: each computes and sleeps in turn, up to 2 s each.
+  BusyLoops(int count, bool come_and_go) {
+    constexpr unsigned kMost_s = 3600;
+    for (int i = 0; i < count; ++i) {
+      const pid_t process = fork();
+      if (process == 0) {
+        alarm(kMost_s);
+        const volatile bool is_steady = !come_and_go;
+        std::mt19937 random(static_cast<unsigned>(i));
+        for (;;) {
+          const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(random() % 2000);
+          while (is_steady || std::chrono::steady_clock::now() < end) {
+          }
+          std::this_thread::sleep_for(std::chrono::milliseconds(random() % 2000));
+        }
+      }
+      processes_.push_back(process);
+    }
+  }
+  ~BusyLoops() {
+    for (const pid_t process : processes_) kill(process, SIGKILL), waitpid(process, nullptr, 0);
+  }
+
+ private:
+  std::vector<pid_t> processes_;
+};
+
 }  // namespace
 
 // One attack alone: red_team_test "no attack gains anything" -c work_ahead
@@ -171,66 +253,27 @@ TEST_CASE("no attack gains anything") {
   }
 }
 
-// Attacks that gain against eager only where a correct kernel would too: they are timed in pairs with one.
 // Before the process was stopped outside its batches they were 1.2 to 6 times as fast.
 TEST_CASE("no attack is faster than the correct kernel that it replaces") {
-  struct Case {
-    std::string attack, problem, correct_kernel;
-  };
-  const std::vector<Case> cases = {{"polls_for_poison", "long_loop", "long_loop"},
-                                   {"done_then_work", "long_loop", "long_loop"},
-                                   {"samples_after_side_by_side", "one_row", "one_row"},
-                                   {"compares_after_side_by_side", "one_row", "one_row"},
-                                   {"compares_groups_of_four", "one_row", "one_row"},
-                                   {"counts_continues", "one_row", "one_row"},
-                                   {"feels_pauses", "one_row", "one_row"},
-                                   {"reads_through_second_mapping", "one_row", "one_row"},
-                                   {"reads_through_many_mappings", "one_row", "one_row"},
-                                   {"gives_back_what_it_read", "one_row", "one_row"},
-                                   {"compares_groups_of_four", "two_pages", "one_row"},
-                                   {"compares_groups_of_four", "one_page", "one_row"},
-                                   {"sums_groups_of_four", "huge_page", "huge_page"},
-                                   {"honest_in_series", "one_row", "one_row"},
-                                   {"honest_in_series", "one_page", "one_row"},
-                                   {"quarter_ahead", "one_row", "one_row"},
-                                   {"main_thread_ends", "one_row", "one_row"},
-                                   {"feels_marks_removed", "one_row", "one_row"},
-                                   {"feels_removed_marks_by_its_pages", "one_row", "one_row"},
-                                   {"feels_marks_and_compares_groups", "one_row", "one_row"},
-                                   {"feels_marks_and_pauses", "one_row", "one_row"},
-                                   {"eighth_ahead", "one_row", "one_row"},
-                                   {"edges_ahead", "one_row", "one_row"},
-                                   {"overflowing_rows", "overflowing_rows", "cosh"}};
-  // On a busy machine too few pauses may fall into a batch, and then there is no gain either.
-  const std::set<std::string> may_be_measured = {"polls_for_poison",
-                                                 "compares_groups_of_four",
-                                                 "counts_continues",
-                                                 "feels_pauses",
-                                                 "feels_removed_marks_by_its_pages",
-                                                 "feels_marks_and_compares_groups",
-                                                 "feels_marks_and_pauses",
-                                                 "reads_through_second_mapping",
-                                                 "reads_through_many_mappings",
-                                                 "gives_back_what_it_read",
-                                                 "sums_groups_of_four",
-                                                 "honest_in_series",
-                                                 "quarter_ahead",
-                                                 "edges_ahead",
-                                                 "overflowing_rows"};
-  const fs::path folder = Folder() / "against_correct";
-  for (const auto& [attack, name, correct_kernel] : cases) {
-    DYNAMIC_SECTION(attack << " on " << name) {
-      const Problem problem = ListedProblem(Folder() / "problems" / (name + ".toml"));
-      EvaluateOptions pairs;
-      pairs.start_source = TextOf(folder / (correct_kernel + ".cpp"));
-      const Outcome outcome =
-          SharedEnvironment().Evaluate(problem, CandidateFrom(folder / (attack + ".cpp")), pairs).outcome;
-      Print(attack + ", " + name, outcome);
-      const auto* measured = std::get_if<Measured>(&outcome);
-      if (may_be_measured.count(attack) == 0) CHECK(measured == nullptr);
-      if (measured) CHECK(measured->against_start->low <= kGain);
+  for (const PairedAttack& one : kPairedAttacks) {
+    DYNAMIC_SECTION(one.attack << " on " << one.problem) { CHECK(GainOf(one) == ""); }
+  }
+}
+
+// Takes a quarter of an hour, so only by name: red_team_test "[busy]".
+TEST_CASE("no attack is faster than the correct kernel beside programs that come and go", "[.][busy]") {
+  constexpr int kRepeats = 3;
+  int beaten = 0;
+  const BusyLoops busy(4, true);
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    for (const PairedAttack& one : kPairedAttacks) {
+      INFO(one.attack << " on " << one.problem);
+      const std::string gain = GainOf(one);
+      CHECK(gain == "");
+      beaten += gain.empty();
     }
   }
+  std::printf("attacks beaten beside other programs %d/%zu\n", beaten, kRepeats * kPairedAttacks.size());
 }
 
 // Before there was a limit it held the lock of the CPU for minutes.
@@ -332,24 +375,6 @@ TEST_CASE("correct kernels pass") {
 // Takes a quarter of an hour, so only by name: red_team_test "[busy]". A refusal here teaches a model nonsense.
 TEST_CASE("correct kernels pass on a busy machine", "[.][busy]") {
   constexpr int kRepeats = 5, kBusyLoops = 4;
-  constexpr unsigned kMost_s = 3600;
-  struct BusyLoops {
-    std::vector<pid_t> processes;
-    BusyLoops() {
-      for (int i = 0; i < kBusyLoops; ++i) {
-        const pid_t process = fork();
-        if (process == 0) {
-          alarm(kMost_s);
-          for (volatile int forever = 1; forever != 0;) {
-          }
-        }
-        processes.push_back(process);
-      }
-    }
-    ~BusyLoops() {
-      for (const pid_t process : processes) kill(process, SIGKILL), waitpid(process, nullptr, 0);
-    }
-  };
   std::vector<std::pair<std::string, fs::path>> kernels;  // of a problem
   for (const fs::path& path : SourcesIn(Folder() / "correct")) kernels.emplace_back("level1/19", path);
   const fs::path alternatives = fs::path(KEVIN_SOURCE_DIR) / "env/problems/alternatives/level1";
@@ -362,7 +387,7 @@ TEST_CASE("correct kernels pass on a busy machine", "[.][busy]") {
   REQUIRE(kernels.size() == 20);
   // The evaluator first: it is not one of the programs that disturb.
   SharedEnvironment().Verify(ListedProblem("level1/19"), CandidateFrom(kernels.front().second), {});
-  const BusyLoops busy;
+  const BusyLoops busy(kBusyLoops, false);
   int passed = 0;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     for (const auto& [problem, path] : kernels) {

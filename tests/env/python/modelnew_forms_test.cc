@@ -2,10 +2,13 @@
 // KernelBench's verdict on it, and the Python that runs it (KEVIN_PYTHON).
 
 #include <fstream>
+#include <set>
 
 #include "env/error.h"
 #include "env/process/find_program.h"
+#include "env/process/spawn.h"
 #include "env/python/kernelbench_judge.h"
+#include "env/python/python_kind.h"
 #include "tests/env/python/modelnew_fixture.h"
 
 namespace kevin {
@@ -186,6 +189,46 @@ TEST_CASE("Triton kernels are correct by its interpreter, as modelnew and as tri
   wrong.replace(wrong.find("tl.maximum(value, 0.0)"), 22, "tl.maximum(value, 0.1)");
   CHECK(std::holds_alternative<Wrong>(
       PythonEnvironment().Verify(ListedProblem(kShortCalls), {"triton", wrong}, {})));
+}
+
+TEST_CASE("no attack of kind triton gains anything") {
+  // Correct, and no faster: places are new in each call, an output may lie anywhere, and the interpreter's time on one
+  // element is that of a kernel of its own.
+  const std::set<std::string> no_gain = {"keeps_what_it_answered", "moves_its_output", "calls_torch"};
+  const std::vector<fs::path> attacks = CandidatesIn(Folder() / "triton/attacks");
+  REQUIRE(attacks.size() == 8);
+  EvaluateOptions own;
+  own.workload.rules = "kevin";
+  int blocked = 0;
+  for (const fs::path& file : attacks) {
+    const Outcome outcome =
+        PythonEnvironment().Evaluate(ListedProblem(kShortCalls), {"triton", TextOf(file)}, own).outcome;
+    std::printf("%-28s %-14s %s\n", file.stem().c_str(), OutcomeName(outcome), Described(outcome).c_str());
+    const bool is_blocked = !std::holds_alternative<Measured>(outcome) ||
+                            (no_gain.count(file.stem()) > 0 && !SeemsFaster(outcome));
+    INFO(file);
+    CHECK(is_blocked);
+    blocked += is_blocked;
+  }
+  std::printf("attacks of kind triton blocked %d/%zu\n", blocked, attacks.size());
+}
+
+TEST_CASE("without namespaces no candidate in Python is judged, unless its user says so by name") {
+  const TemporaryFolder cache;
+  EnvironmentOptions options = SmallLimits(cache.path());
+  options.reduced_isolation = true;
+  const auto isolation = [&] {
+    return RequirePythonIsolation(options, RequireProgram(options.program_directory, "kevin-runner"), false);
+  };
+  try {
+    isolation();
+    FAIL_CHECK("--isolation reduced alone suffices");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kMachine);
+    CHECK(error.next_step().find("--unsafe-python") != std::string::npos);
+  }
+  options.unsafe_python = true;
+  CHECK(isolation().starts_with("reduced ("));
 }
 
 TEST_CASE("a compiler's error of an extension is told in its own lines") {

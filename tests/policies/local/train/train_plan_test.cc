@@ -66,6 +66,29 @@ TEST_CASE("a small model recomputes nothing, longer passes do") {
   CHECK(refused.next.find("--micro-tokens") != std::string::npos);
 }
 
+TEST_CASE("a sample or pair that is longer than a forward pass decides the activations") {
+  TrainOptions options;
+  const TrainPlan plain = PlanTraining(kSmall, options, Ranks(1));
+  CHECK(plain.text.find("(16384 tokens by --micro-tokens)") != std::string::npos);
+  options.data.longest_tokens = 16000;
+  CHECK(PlanTraining(kSmall, options, Ranks(1)).learning == plain.learning);
+  options.data.longest_tokens = 65536;
+  const TrainPlan longer = PlanTraining(kSmall, options, Ranks(1));
+  CHECK((longer.recompute && longer.fits));
+  CHECK(longer.text.find("(65536 tokens by the longest sample, recomputed)") != std::string::npos);
+  CHECK(longer.recomputed == 4 * plain.recomputed);
+  CHECK(longer.activations == longer.recomputed);
+  options.choose_recompute = false;
+  const std::string next = PlanTraining(kSmall, options, Ranks(1)).next;
+  CHECK(next.starts_with("try --max-sample-tokens "));  // fewer --micro-tokens would change nothing
+  CHECK(next.find("--micro-tokens") == std::string::npos);
+  options.loss.surrogate = Surrogate::kPreference;
+  CHECK(PlanTraining(kSmall, options, Ranks(1)).text.find("(65536 tokens by the longest pair)") !=
+        std::string::npos);
+  options.micro_tokens = 65536;
+  CHECK(PlanTraining(kSmall, options, Ranks(1)).next.find(" with --max-sample-tokens ") != std::string::npos);
+}
+
 TEST_CASE("a judge on the same GPU has its memory while the model is sampled, not while it learns") {
   TrainPlanRequest request = Ranks(1, 32768);
   const TrainPlan alone = PlanTraining(kSmall, {}, request);
