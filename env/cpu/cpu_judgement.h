@@ -84,7 +84,7 @@ class CpuJudgement {
   // `marks_share`: how often it is an audit for marks. False: batches of one call need no audit.
   bool AuditRound(const Processes& processes, double marks_share);
   bool AuditRound(const Processes& processes);
-  void AuditMarks(const Processes& processes, int calls, AuditPlan plan);
+  bool AuditMarks(const Processes& processes, int calls, AuditPlan plan);
   void LookAgain();
   void VisitAllSlots(const Processes& processes);  // if marks were removed since the last time
   void VisitAllSlotsOfReference();

@@ -17,6 +17,7 @@ constexpr double kAuditShare = 0.15, kAuditShareIfSuspicious = 0.5;
 // Of audits before a round: those that remove marks, without a suspicion. One more is at the end of each process.
 constexpr double kMarksShare = 0.25;
 constexpr int kMostAuditsOfAnotherLook = 48;
+constexpr int kMostMissedPauses = 2;  // of an audit for marks, which is made again then
 // To set the mark of a page takes so long: of slots up to 0.4 us were seen (a matrix product on a virtual machine). A kernel's
 // own pages get less, so that it gains nothing by touching more of them than it needs.
 constexpr double kMarkOfSlot_us = 0.5, kMarkOfOwnPage_us = 0.2;
@@ -38,7 +39,11 @@ bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
   AuditPlan plan = DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.layout().inputs_bytes,
                                  removes_marks, session_.random());
   if (removes_marks) {
-    AuditMarks(processes, calls, plan);
+    for (int more = 0; !AuditMarks(processes, calls, plan) && more < kMostMissedPauses; ++more) {
+      VisitAllSlots(processes);
+      plan = DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.layout().inputs_bytes, true,
+                           session_.random());
+    }
     return true;
   }
   VisitAllSlots(processes);  // else its batches are delayed by what the audit before has removed
@@ -56,7 +61,8 @@ bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
   return true;
 }
 
-void CpuJudgement::AuditMarks(const Processes& processes, int calls, AuditPlan plan) {
+// False: the batch ended before its first pause, as it may beside other programs.
+bool CpuJudgement::AuditMarks(const Processes& processes, int calls, AuditPlan plan) {
   plan.changes = !is_suspected_ || session_.random()() % 2 == 0;
   AuditedBatch audited = AuditBatch(processes, calls, plan);
   if (is_suspected_) {
@@ -69,9 +75,13 @@ void CpuJudgement::AuditMarks(const Processes& processes, int calls, AuditPlan p
     VisitAllSlotsOfReference();
   }
   has_removed_marks_ = true;
-  if (!audited.marks_work && !audited.read_ahead) return pace_.AddUnknownMarks();
-  if (!audited.happened) return;  // what was read by then is not known
-  pace_.AddMarks(audited.read_ahead, audited.slowness);
+  if (!audited.happened) return false;
+  if (!audited.marks_work && !audited.read_ahead) {
+    pace_.AddUnknownMarks();
+  } else {
+    pace_.AddMarks(audited.read_ahead, audited.slowness);
+  }
+  return true;
 }
 
 bool CpuJudgement::AuditRound(const Processes& processes) {
