@@ -28,7 +28,8 @@ void ReplaceVerdict(EvaluationRecord* verdict, const EvaluationRecord& now) {
   verdict->score = now.score;
 }
 
-// False: nothing overrules the turn's own verdict.
+}  // namespace
+
 bool TakeCurrentVerdict(Store& store, TurnRecord* turn) {
   EvaluationRecord& own = turn->evaluation;
   if (own.superseded_by.empty()) return false;
@@ -44,8 +45,6 @@ bool TakeCurrentVerdict(Store& store, TurnRecord* turn) {
   own = std::move(*now);
   return true;
 }
-
-}  // namespace
 
 std::vector<TurnRecord> CurrentTurns(Store& store, const std::string& episode) {
   std::vector<TurnRecord> turns = store.LoadTurns(episode);

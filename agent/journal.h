@@ -66,8 +66,11 @@ inline constexpr size_t kMaxConfirmed = 3;
 // correct. Pure but for its arguments.
 std::optional<Winner> ConfirmWinner(const RankingFunction& ranking, const ConfirmTurn& confirm);
 
-// An episode's turns with current verdicts: a later evaluation that overrules a turn's own replaces it. The candidate
-// stays, and so does the feedback.
+// A later evaluation that overrules the turn's own replaces it. The candidate stays, and so does the feedback. False: nothing
+// overrules it.
+bool TakeCurrentVerdict(Store& store, TurnRecord* turn);
+
+// An episode's turns with current verdicts.
 std::vector<TurnRecord> CurrentTurns(Store& store, const std::string& episode);
 
 // The feedback on `turn` after `verdict` has overruled its own.

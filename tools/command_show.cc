@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/events.h"
+#include "agent/journal.h"
 #include "agent/machine.h"
 #include "agent/terminal.h"
 #include "agent/text.h"
@@ -36,14 +37,6 @@ constexpr const char* kShowExamples = R"(Examples:
   kevin show 01K9J4 3 --source   its source alone, byte for byte: > kernel.cpp
   kevin show --json --limit 0    every episode, one JSON object a line)";
 
-// The turn with its current verdict: one that a later verdict overrides is replaced by that.
-TurnRecord Current(Store& store, TurnRecord turn) {
-  if (turn.evaluation.superseded_by.empty()) return turn;
-  if (auto current = store.FindEvaluation(turn.evaluation.superseded_by))
-    turn.evaluation = std::move(*current);
-  return turn;
-}
-
 void ShowList(Store& store, const ShowOptions& options) {
   const auto episodes = store.ListEpisodes(options.limit == 0 ? -1 : options.limit);
   if (options.json) {
@@ -57,8 +50,7 @@ void ShowList(Store& store, const ShowOptions& options) {
 }
 
 void ShowEpisode(Store& store, const EpisodeRecord& episode, bool json) {
-  std::vector<TurnRecord> turns = store.LoadTurns(episode.id);
-  for (TurnRecord& turn : turns) turn = Current(store, std::move(turn));
+  const std::vector<TurnRecord> turns = CurrentTurns(store, episode.id);
   if (json) {
     for (const TurnRecord& turn : turns) Print(stdout, ToLine(TurnEvent(turn, episode)));
     Print(stdout, ToLine(EpisodeEvent(episode)));
@@ -132,7 +124,9 @@ void ShowTurn(Store& store, const EpisodeRecord& episode, int number, const Show
   }
   if (options.source) return ShowSource(*turn);
   const auto evaluations = store.LoadEvaluations(episode.id, number);
-  Print(stdout, options.json ? ToLine(FullTurnJson(Current(store, *turn), episode, evaluations))
+  TurnRecord current = *turn;
+  TakeCurrentVerdict(store, &current);
+  Print(stdout, options.json ? ToLine(FullTurnJson(current, episode, evaluations))
                              : TurnDetails(*turn, evaluations, store.LoadRequests(episode.id, number)));
 }
 

@@ -73,7 +73,7 @@ class TrainRun {
       options_.data = records_->Data();
     } else {
       options_.data.longest_tokens =
-          LongestOnline(command_.sampling, algorithm_, command_.batches.max_sample_tokens);
+          LongestOnline(command_.sampling, algorithm_, std::min(context, command_.batches.max_sample_tokens));
     }
     if (command_.dry_run) return ShowRecords();
     Open();

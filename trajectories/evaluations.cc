@@ -247,7 +247,7 @@ std::optional<EvaluationRecord> Store::FindEvaluation(const std::string& id) {
 std::optional<EvaluationRecord> Store::FindEvaluationByKey(const std::string& key) {
   const std::lock_guard lock(impl_->mutex);
   Statement statement = impl_->database.Prepare(SelectEvaluations(
-      "key = ? AND (purpose IN ('turn', 'start', 'rejudge') OR correct = 0) AND cached_from IS NULL "
+      "key = ? AND (purpose IN ('turn', 'start', 'rejudge') OR outcome = 'wrong') AND cached_from IS NULL "
       "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
   if (!statement.Bind(key).Step()) return std::nullopt;
   return ReadEvaluation(statement);
@@ -256,7 +256,7 @@ std::optional<EvaluationRecord> Store::FindEvaluationByKey(const std::string& ke
 std::optional<EvaluationRecord> Store::FindEvaluationByMachineKey(const std::string& machine_key) {
   const std::lock_guard lock(impl_->mutex);
   Statement statement = impl_->database.Prepare(SelectEvaluations(
-      "machine_key = ? AND (purpose IN ('turn', 'start', 'rejudge') OR correct = 0) AND cached_from IS NULL "
+      "machine_key = ? AND (purpose IN ('turn', 'start', 'rejudge') OR outcome = 'wrong') AND cached_from IS NULL "
       "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
   if (!statement.Bind(machine_key).Step()) return std::nullopt;
   return ReadEvaluation(statement);

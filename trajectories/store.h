@@ -131,7 +131,7 @@ class Store {
   std::optional<EvaluationRecord> FindEvaluation(const std::string& id);
 
   // The latest verdict under this key that was really measured (not itself cached) and is not superseded; of confirmations and
-  // audits only what was not correct, since their numbers must not be selected on. Without samples.
+  // audits only what was wrong, since their numbers must not be selected on. Without samples.
   std::optional<EvaluationRecord> FindEvaluationByKey(const std::string& key);
 
   // The same for a machine key, which two texts may share.

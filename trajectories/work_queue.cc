@@ -197,7 +197,7 @@ std::vector<std::string> WorkQueue::LeftToOthers(const LeaseTerms& terms) {
   Store::Impl& impl = store_.impl();
   const std::lock_guard lock(impl.mutex);
   Statement find = impl.database.Prepare(
-      "SELECT DISTINCT CASE WHEN state = 'leased' AND lease_until >= ?2 THEN '' "
+      "SELECT DISTINCT CASE WHEN (state = 'leased' AND lease_until >= ?2) OR not_before > ?2 THEN '' "
       "WHEN episode IS NULL OR device = ?3 THEN '' ELSE coalesce(device, '') END "
       "FROM work_items WHERE run = ?1 AND state IN ('waiting', 'leased')");
   find.Bind(terms.collection, impl.Now(), terms.device);

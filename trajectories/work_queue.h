@@ -94,7 +94,7 @@ class WorkQueue {
   std::optional<std::string> Next(const LeaseTerms& terms);
 
   // The models of device that everything which is left belongs to: an episode that was begun stays on its model. Empty
-  // where an item may still come to this one, or somebody works on an item.
+  // where an item may still come to this one, somebody works on an item, or one rests after an error.
   std::vector<std::string> LeftToOthers(const LeaseTerms& terms);
 
   // Moves the ends of these leases; returns the items that somebody else has by now.

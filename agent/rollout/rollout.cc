@@ -114,14 +114,17 @@ class Rollout {
     }
   }
 
-  // Looks at most once in kRecountEvery.
+  // By two looks, kRecountEvery apart: a worker holds no lease between two items.
   bool IsLeftToOthers() {
+    if (options_.waits_for_others) return false;
     const std::lock_guard lock(others_mutex_);
     if (!left_to_.empty()) return true;
     const Clock::time_point now = Clock::now();
     if (now < next_look_) return false;
     next_look_ = now + kRecountEvery;
-    left_to_ = queue_.LeftToOthers(terms_);
+    std::vector<std::string> seen = queue_.LeftToOthers(terms_);
+    if (seen == last_look_) left_to_ = seen;
+    last_look_ = std::move(seen);
     return !left_to_.empty();
   }
 
@@ -402,9 +405,9 @@ class Rollout {
   ExclusiveGate gate_;
   RolloutTally tally_;
   std::mutex hooks_mutex_;
-  std::mutex others_mutex_;  // of the next two members
+  std::mutex others_mutex_;  // of the next two lines
   Clock::time_point next_look_{};
-  std::vector<std::string> left_to_;
+  std::vector<std::string> last_look_, left_to_;
   std::mutex mutex_;  // of the members below
   std::list<ActiveItem> active_;
   std::string out_of_;

@@ -44,6 +44,8 @@ struct RolloutOptions {
   double lease_s = 60;
   int most_kills = 3, most_faults = 6;
   double rest_s = 5;  // after the first error; doubles with each
+  // Does not end where only items of other models of device are left: others are there who take them.
+  bool waits_for_others = false;
   Budget budget;
 };
 

@@ -154,6 +154,7 @@ std::optional<std::string> Rollouts::CollectWatched(const RolloutTerms& terms, P
   if (!entered) return std::nullopt;
   RolloutOptions options;
   options.collection = entered->collection, options.worker_run = entered->worker_run;
+  options.waits_for_others = true;  // other ranks
   const bool on_gpu = facts().device.starts_with("cuda");
   options.parallel = settings_.parallel > 0 ? settings_.parallel : on_gpu ? kParallelOnGpu : kParallelOnCpu;
   const MachineFacts machine = ReadMachine();

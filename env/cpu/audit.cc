@@ -25,7 +25,7 @@ constexpr int64_t kMostTouched = 16;  // one part in so many; of less than sixte
 }  // namespace
 
 AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, bool removes_marks,
-                        SecretRandom& random) {
+                        SecretRandom& random, std::optional<bool> is_early) {
   const auto share = [&](double from, double to) {
     return std::uniform_real_distribution<double>(from, to)(random);
   };
@@ -37,7 +37,7 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, boo
   const int pauses = random() % 2 == 0 ? 1 : most;
   AuditPlan plan;
   plan.removes_marks = removes_marks;
-  plan.is_early = random() % 2 == 0;
+  plan.is_early = is_early.value_or(random() % 2 == 0);
   const double first = share(0, plan.is_early ? kEarly : 1);
   plan.moments_us.push_back(first * usual_us);
   for (int i = 1; i < pauses; ++i) plan.moments_us.push_back(share(first, 1) * usual_us);

@@ -4,6 +4,7 @@
 // calls and need no audit.
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <span>
 #include <vector>
@@ -26,10 +27,10 @@ struct AuditPlan {
   bool is_early = false;
 };
 // `usual_us`: of a timed batch of as many calls. `inputs_bytes`: of all slots; where they are few there are more pauses. Half
-// of the audits are early, also of those that remove marks: what is computed ahead at the beginning of a batch alone is found
+// of the audits are early unless `is_early` says which, also of those that remove marks: what is computed ahead at the beginning of a batch alone is found
 // by its marks where times are too noisy to show it.
 AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, bool removes_marks,
-                        SecretRandom& random);
+                        SecretRandom& random, std::optional<bool> is_early = std::nullopt);
 
 // One audited batch: unannounced, and like a timed batch until its first pause. A candidate can find out how
 // long a batch is and where its buffers lie, and it can forge every count in the shared control page. While

@@ -81,9 +81,11 @@ class CpuJudgement {
     double ran_us = 0, lag = 0, ahead = 0, slowness = 0;
     bool happened = false, read_ahead = false, marks_work = false;
   };
-  // `marks_share`: how often it is an audit for marks. False: batches of one call need no audit.
-  bool AuditRound(const Processes& processes, double marks_share);
+  // `marks_share`: how often it is an audit for marks. `is_early`: as in DrawAuditPlan. False: batches of one call need no
+  // audit.
+  bool AuditRound(const Processes& processes, double marks_share, std::optional<bool> is_early = {});
   bool AuditRound(const Processes& processes);
+  // False: the batch ended before its first pause, as it may beside other programs.
   bool AuditMarks(const Processes& processes, int calls, AuditPlan plan);
   void LookAgain();
   void VisitAllSlots(const Processes& processes);  // if marks were removed since the last time

@@ -29,20 +29,22 @@ constexpr double kQuietShare =
 
 // Two batches with the same pauses, in random order: only the inputs of one change. Before there is a suspicion an audit for
 // marks needs no comparison of times: it is the one whose inputs change.
-bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
+bool CpuJudgement::AuditRound(const Processes& processes, double marks_share, std::optional<bool> is_early) {
   const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
   if (calls < 2) return false;
   const double usual_us = (timed_us_.empty() ? candidate_us_ : Median(timed_us_)) * calls;
   std::bernoulli_distribution is_for_marks(marks_share);
   const bool removes_marks = BatchProcess::HasMarks() && processes.candidate->process().ShowsMarks() &&
                              is_for_marks(session_.random());
-  AuditPlan plan = DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.layout().inputs_bytes,
-                                 removes_marks, session_.random());
+  const auto draw = [&] {
+    return DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.layout().inputs_bytes, removes_marks,
+                         session_.random(), is_early);
+  };
+  AuditPlan plan = draw();
   if (removes_marks) {
     for (int more = 0; !AuditMarks(processes, calls, plan) && more < kMostMissedPauses; ++more) {
       VisitAllSlots(processes);
-      plan = DrawAuditPlan(usual_us, static_cast<size_t>(calls), session_.layout().inputs_bytes, true,
-                           session_.random());
+      plan = draw();
     }
     return true;
   }
@@ -61,17 +63,19 @@ bool CpuJudgement::AuditRound(const Processes& processes, double marks_share) {
   return true;
 }
 
-// False: the batch ended before its first pause, as it may beside other programs.
 bool CpuJudgement::AuditMarks(const Processes& processes, int calls, AuditPlan plan) {
   plan.changes = !is_suspected_ || session_.random()() % 2 == 0;
   AuditedBatch audited = AuditBatch(processes, calls, plan);
   if (is_suspected_) {
     plan.changes = !plan.changes;
     const AuditedBatch second = AuditBatch(processes, calls, plan);
-    audited.happened |= second.happened;
-    audited.read_ahead |= second.read_ahead;
-    audited.marks_work |= second.marks_work;
-    audited.slowness = std::min(audited.slowness, second.slowness);
+    if (!audited.happened) {
+      audited = second;
+    } else if (second.happened) {
+      audited.read_ahead |= second.read_ahead;
+      audited.marks_work |= second.marks_work;
+      audited.slowness = std::min(audited.slowness, second.slowness);
+    }
     VisitAllSlotsOfReference();
   }
   has_removed_marks_ = true;

@@ -244,9 +244,14 @@ std::vector<RoundTimes> CpuJudgement::FixedRounds(const Processes& processes, in
     times.push_back(TimedRound(processes.All(), process, pair, request_.confirm ? "confirm" : "fixed"));
   }
   is_verified_round_ = false;
-  // An audited process is never safe from a further audit.
-  AuditRound(processes, is_suspected_ ? Pace::kMarksShareIfSuspicious : 1);
+  // An audited process is never safe from a further audit. Early audits do not see work ahead that comes later in a batch.
   const bool is_last = process == request_.plan.processes;
+  if (is_suspected_) {
+    AuditRound(processes);
+  } else {
+    AuditRound(processes, 1, false);
+    if (is_last) AuditRound(processes, 1, true);
+  }
   for (int more = 0; is_last && more < kMoreAudits && !pace_.HasEnough(); ++more) AuditRound(processes, 0);
   return times;
 }

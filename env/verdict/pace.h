@@ -49,15 +49,15 @@ class Pace {
   // to the candidate's. Under suspicion all lose theirs.
   void AddUnknownMarks() { ++unknown_marks_; }
   // The mean lag exceeds half of its limit, the mean excess its limit by more than chance explains (an audit of a correct
-  // kernel scatters by 0.15 on a quiet virtual machine), an audit found that inputs were read ahead (none of 164 audits of
+  // kernel scatters by 0.15 on a quiet virtual machine), an audit found that inputs were read ahead (none of 189 audits of
   // correct kernels beside programs that come and go did; a kernel may work ahead only until it was paused a few times), many
   // calls have returned when a batch has just begun, marks tell nothing in most audits, or audited batches take longer than
   // timed ones: a kernel may be honest where it notices an audit.
   bool IsSuspicious() const;
   // Whether it is known how far the figures of both kinds scatter.
   bool HasEnough() const { return lags_.size() >= kLeastAudits && slowness_early_.size() >= kLeastAudits; }
-  // A suspicion by so few audits that chance may explain it: more of them come first, which cost a correct kernel less than
-  // a second measurement.
+  // A suspicion, but not by inputs that were read ahead, by so few audits that chance may explain it: more of them come first,
+  // which cost a correct kernel less than a second measurement.
   bool NeedsAnotherLook() const;
   // Empty, or why the kernel is refused.
   std::string Refusal() const;

@@ -338,6 +338,10 @@ TEST_CASE("a stored verdict answers for its key until it is superseded") {
   const std::string contradiction = store.AppendEvaluation(episode, 2, audit);
   store.Supersede({measured}, contradiction);
   CHECK(store.FindEvaluationByKey(key)->id == contradiction);  // the text is wrong, whoever found it
+  EvaluationRecord crashed = audit;
+  crashed.outcome = "crashed";
+  store.AppendEvaluation(episode, 2, crashed);
+  CHECK(store.FindEvaluationByKey(key)->id == contradiction);  // and stays so
   CHECK(store.FindEvaluation(measured)->superseded_by == contradiction);
   CHECK(store.FindEvaluation(cached)->superseded_by == contradiction);  // it repeated the overridden verdict
   CHECK(store.FindEvaluation(contradiction)->superseded_by.empty());
