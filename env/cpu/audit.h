@@ -47,6 +47,7 @@ AuditPlan DrawAuditPlan(double usual_us, size_t calls, int64_t inputs_bytes, boo
 //     were removed before.
 //     Whoever else maps the inputs has no marks either while a batch runs that may refuse the kernel (OtherMarks):
 //     theirs would become its own when the kernel's memory management ages a page.
+//     A processor marks only what it looks up in the page table: it must not remember translations (FlushTranslations).
 //     This needs no clock: a kernel that is only a few calls ahead loses little when it computes again. Each input of
 //     each slot is mapped on its own, behind pages of zeros (inputs_apart.h), so that neither a processor that
 //     guesses nor a kernel that prefetches touches a neighbour.

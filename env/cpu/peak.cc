@@ -1,5 +1,6 @@
 #include "env/cpu/peak.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -105,8 +106,7 @@ void FlushCaches(int threads) {
   // data.
   static constexpr int64_t kMostBytes = int64_t{128} << 20;
   static constexpr size_t kPage = 4096;
-  // In small pages: that many of them flush what the processor remembers of page tables too, marks of accesses among it
-  // (env/cpu/audit.h).
+  // In small pages: that many of them flush translations of addresses too.
   static const std::vector<float> kFiller = [] {
     std::vector<float> filler;
     filler.reserve(static_cast<size_t>(std::min(2 * LastLevelCacheBytes(), kMostBytes) / 4));
@@ -117,6 +117,31 @@ void FlushCaches(int threads) {
   }();
   const auto part = static_cast<int64_t>(kFiller.size()) / threads;
   SecondsOn(threads, [&](int t) { sink = SumOf(kFiller.data() + t * part, part); });
+}
+
+void FlushTranslations(int threads) {
+  constexpr size_t kPage = 4096, kPages = 1 << 15;
+  // All of one page of zeros: neighbours that lie side by side in memory share a translation.
+  static const void* const kRegion = [] {
+    void* region = mmap(nullptr, kPages * kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (region != MAP_FAILED) madvise(region, kPages * kPage, MADV_NOHUGEPAGE);
+    return region;
+  }();
+  if (kRegion == MAP_FAILED) return;
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return;
+  std::vector<std::jthread> walkers;
+  for (int cpu = 0; cpu < CPU_SETSIZE && static_cast<int>(walkers.size()) < threads; ++cpu) {
+    if (!CPU_ISSET(cpu, &usable)) continue;
+    walkers.emplace_back([cpu] {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(cpu, &one);
+      sched_setaffinity(0, sizeof(one), &one);
+      const auto* bytes = static_cast<const volatile char*>(kRegion);
+      for (size_t page = 0; page < kPages; ++page) static_cast<void>(bytes[page * kPage]);
+    });
+  }
 }
 
 }  // namespace kevin

@@ -17,4 +17,8 @@ Peak MeasurePeak(int64_t working_set_bytes, int threads);
 // second half (or the one poisoned last) would find its data in a cache.
 void FlushCaches(int threads);
 
+// Makes each of the first `threads` processors that this process may use read so many pages that it remembers no other
+// translation of an address: what it remembers it does not mark as accessed again (env/cpu/audit.h).
+void FlushTranslations(int threads);
+
 }  // namespace kevin

@@ -192,7 +192,7 @@ struct Ran {
 Ran RunModel(const Folder& folder, const std::string& arguments) {
   const std::string log = (folder.path.parent_path() / "log").string();
   const int status = std::system(
-      ("timeout --preserve-status -s TERM 1 " FAKE_MODEL " " + arguments + " >/dev/null 2>'" + log + "'")
+      ("timeout --preserve-status -s TERM 3 " FAKE_MODEL " " + arguments + " >/dev/null 2>'" + log + "'")
           .c_str());
   std::ifstream file(log, std::ios::binary);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
