@@ -244,22 +244,29 @@ std::optional<EvaluationRecord> Store::FindEvaluation(const std::string& id) {
   return evaluation;
 }
 
-std::optional<EvaluationRecord> Store::FindEvaluationByKey(const std::string& key) {
-  const std::lock_guard lock(impl_->mutex);
-  Statement statement = impl_->database.Prepare(SelectEvaluations(
-      "key = ? AND (purpose IN ('turn', 'start', 'rejudge') OR outcome = 'wrong') AND cached_from IS NULL "
+namespace {
+
+// `column`: key or machine_key.
+std::optional<EvaluationRecord> FindAnswer(Database& database, const std::string& column,
+                                           const std::string& key) {
+  Statement statement = database.Prepare(SelectEvaluations(
+      column +
+      " = ? AND (purpose IN ('turn', 'start', 'rejudge') OR outcome = 'wrong') AND cached_from IS NULL "
       "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
   if (!statement.Bind(key).Step()) return std::nullopt;
   return ReadEvaluation(statement);
 }
 
+}  // namespace
+
+std::optional<EvaluationRecord> Store::FindEvaluationByKey(const std::string& key) {
+  const std::lock_guard lock(impl_->mutex);
+  return FindAnswer(impl_->database, "key", key);
+}
+
 std::optional<EvaluationRecord> Store::FindEvaluationByMachineKey(const std::string& machine_key) {
   const std::lock_guard lock(impl_->mutex);
-  Statement statement = impl_->database.Prepare(SelectEvaluations(
-      "machine_key = ? AND (purpose IN ('turn', 'start', 'rejudge') OR outcome = 'wrong') AND cached_from IS NULL "
-      "AND superseded_by IS NULL ORDER BY id DESC LIMIT 1"));
-  if (!statement.Bind(machine_key).Step()) return std::nullopt;
-  return ReadEvaluation(statement);
+  return FindAnswer(impl_->database, "machine_key", machine_key);
 }
 
 std::vector<std::string> Store::VerdictsUnderKey(const std::string& key) {

@@ -70,7 +70,7 @@ bool Audit::DoMarksWork() {
     if (others_.start != nullptr) others_.start->ForgetTouched();
   }
   const bool are_gone = BatchProcess::HasMarks() && process_.ForgetTouched();
-  FlushTranslations(session_.options().threads);
+  if (are_gone) FlushTranslations(session_.options().threads);
   marks_s_ = SecondsSince(start);
   if (!are_gone) return false;
   const auto parts = process_.TouchedInputs();

@@ -197,12 +197,14 @@ TEST_CASE("no attack of kind triton gains anything") {
   const std::set<std::string> no_gain = {"keeps_what_it_answered", "moves_its_output", "calls_torch"};
   const std::vector<fs::path> attacks = CandidatesIn(Folder() / "triton/attacks");
   REQUIRE(attacks.size() == 8);
+  // Each file has what it changes of the correct text, whose `launch` it calls as `run`.
+  const std::string correct = TextOf(Folder() / "triton/triton.py");
   EvaluateOptions own;
   own.workload.rules = "kevin";
   int blocked = 0;
   for (const fs::path& file : attacks) {
-    const Outcome outcome =
-        PythonEnvironment().Evaluate(ListedProblem(kShortCalls), {"triton", TextOf(file)}, own).outcome;
+    const Candidate attack{"triton", correct + "\n\nrun = launch\n\n\n" + TextOf(file)};
+    const Outcome outcome = PythonEnvironment().Evaluate(ListedProblem(kShortCalls), attack, own).outcome;
     std::printf("%-28s %-14s %s\n", file.stem().c_str(), OutcomeName(outcome), Described(outcome).c_str());
     const bool is_blocked = !std::holds_alternative<Measured>(outcome) ||
                             (no_gain.count(file.stem()) > 0 && !SeemsFaster(outcome));
