@@ -165,8 +165,8 @@ class DiagnosisOfLibrary {
     where.waiting = share(samples.waiting);
     where.math = share(samples.math);
     where.system = share(samples.system);
-    where.kernel = share(all - samples.waiting - samples.math - samples.library - samples.products -
-                         samples.system - samples.elsewhere);
+    where.kernel = share(all - samples.waiting - samples.math - samples.library - samples.binding -
+                         samples.products - samples.system - samples.elsewhere);
     run_.addresses = samples.in_candidate;
   }
 

@@ -15,7 +15,7 @@ constexpr int kMoments = 60;                                  // of one batch
 constexpr int kEnough = 60, kMostSeen = 600, kLeastSeen = 6;  // samples in kernels
 constexpr int kMostBatches = 1000;
 constexpr double kUsual_us = 800'000, kLongest_us = 5'000'000, kLeastBetweenMoments_us = 150;
-constexpr double kStandardErrors = 2;
+constexpr double kStandardErrors = 3;  // looked at after each batch
 // Of interpreted kernels: samples in numpy for each one in Triton's library. A short kernel has 3, one that computes 400 times
 // between a load and a store 100.
 constexpr int kMostForLoad = 50;
@@ -52,12 +52,18 @@ OwnShare CountOwnShare(const ThreadSamples& samples, KernelForm form) {
   share.all = samples.All();
   share.moments = samples.moments;
   share.unreadable = samples.unreadable;
+  int computing = samples.elsewhere - samples.python;
+  for (const auto& [name, count] : samples.foreign) {
+    if (form == KernelForm::kInterpreted && name == kNumpy) continue;
+    share.library += count;
+    share.by_library[name] += count;
+    computing -= count;
+  }
   if (form == KernelForm::kInterpreted) {
-    const int computing = samples.elsewhere - samples.python;
     const int interpreted = std::min(computing, kMostForLoad * (samples.triton + 1));
     share.own += samples.python + interpreted;
     share.library += computing - interpreted;
-    if (computing > interpreted) share.by_library["numpy"] += computing - interpreted;
+    if (computing > interpreted) share.by_library[kNumpy] += computing - interpreted;
   }
   return share;
 }
@@ -69,11 +75,11 @@ bool IsShareOpen(const OwnShare& share, double least) {
   return std::abs(*share.Value() - least) < kStandardErrors * error;
 }
 
-OwnShare MeasureOwnShare(Session& session, TimedProcess& process, std::span<const uint16_t> slots,
-                         KernelForm form) {
+OwnShare MeasureOwnShare(Session& session, TimedProcess& process, int library_fd,
+                         std::span<const uint16_t> slots, KernelForm form) {
   const auto random = [&] { return static_cast<double>(session.random()() >> 11) * 0x1p-53; };
   double batch_us = process.Run(slots, "verify"), used_us = 0;
-  ThreadSampler sampler(process.process().pid());
+  ThreadSampler sampler(process.process().pid(), BuiltLibraries(library_fd));
   OwnShare share;
   // On a busy machine most samples show threads that wait for a processor or for each other; of short kernels most show
   // Python.

@@ -1,6 +1,8 @@
 #pragma once
 // How much of a Python candidate's work its own kernels do: where its threads are at random moments, read from outside
-// (thread_samples.h). Waiting, system calls and Python itself count on neither side.
+// (thread_samples.h). Waiting, system calls, Python itself and torch's binding to it count on neither side. The process may
+// do the work of a library in memory that counts as its own: this is a rule for honest candidates and cheap copies, no bound
+// that holds against any machine code.
 
 #include <cstdint>
 #include <map>
@@ -21,7 +23,7 @@ namespace kevin {
 enum class KernelForm { kCompiled, kInterpreted };
 
 struct OwnShare {
-  int own = 0, library = 0;         // samples: in its own kernels, in torch's or another library's
+  int own = 0, library = 0;         // samples: in its own kernels, in another's code
   int least_seen = 0;               // samples in kernels, of either, below which they say nothing
   int all = 0;                      // samples, wherever the threads were
   int moments = 0, unreadable = 0;  // as in ThreadSamples. All of them unreadable: this machine does not tell
@@ -33,12 +35,12 @@ struct OwnShare {
 };
 
 OwnShare CountOwnShare(const ThreadSamples& samples, KernelForm form);
-// Whether more samples could move the share to the other side of `least`: it lies within two standard errors, or there are
+// Whether more samples could move the share to the other side of `least`: it lies within three standard errors, or there are
 // too few.
 bool IsShareOpen(const OwnShare& share, double least);
 
 // Runs batches of these slots for 0.8 s, and for 5 s at most while the share is open beside Problem::least_own_share.
-OwnShare MeasureOwnShare(Session& session, TimedProcess& process, std::span<const uint16_t> slots,
-                         KernelForm form);
+OwnShare MeasureOwnShare(Session& session, TimedProcess& process, int library_fd,
+                         std::span<const uint16_t> slots, KernelForm form);
 
 }  // namespace kevin

@@ -1,45 +1,71 @@
 #include "env/cpu/thread_samples.h"
 
+#include <fcntl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 #include <utility>
 
+#include "env/process/shared_memory.h"
+
 namespace kevin {
 namespace {
 
+constexpr int kMostReads = 100;  // of the maps
 constexpr size_t kMostThreads = 1024, kMostMaps = 2000, kMostAddresses = 20'000;
 constexpr uint64_t kLeastRun_ns = 50'000;  // being stopped and woken takes less
 
-bool IsCandidate(const std::string& file) {
-  return file == "candidate.so" || file.rfind("memfd:kevin-candidate", 0) == 0 ||
-         file.rfind("own-", 0) == 0;  // an extension of a candidate in Python (env/python/build_candidate.py)
+constexpr const char* kOther = "another library";
+constexpr const char* kFolderOfBuilt = "/tmp/candidate/";  // env/python/caller.py
+
+// The file of a compiled kernel, or an extension of a candidate in Python (env/python/build_candidate.py).
+bool HasNameOfCandidate(const std::string& file) {
+  return file == "candidate.so" || file.starts_with("memfd:kevin-candidate") || file.starts_with("own-");
+}
+
+// Where a candidate in Python writes: a file there may be a copy of any other.
+bool MayBeWritten(const std::string& path) {
+  return path.starts_with("/tmp/") || path.starts_with("/dev/shm/") || path.starts_with("/memfd:");
+}
+
+bool IsOfPackage(const std::string& path) {
+  return path.find("/site-packages/") != std::string::npos ||
+         path.find("/dist-packages/") != std::string::npos;
 }
 
 // The library's name, or nullptr: not one of these. Never the file's own name, which a candidate may have chosen.
 const char* NameOf(const std::string& file,
                    std::initializer_list<std::pair<const char*, const char*>> libraries) {
   for (const auto& [prefix, name] : libraries) {
-    if (file.rfind(prefix, 0) == 0) return name;
+    if (file.starts_with(prefix)) return name;
   }
   return nullptr;
 }
 
 const char* LibraryOf(const std::string& file) {
-  return NameOf(file, {{"libtorch", "torch"}, {"libc10", "torch"}, {"libmkl", "MKL"}, {"libdnnl", "oneDNN"}});
+  return NameOf(file, {{"libtorch", "torch"}, {"libmkl", "MKL"}, {"libdnnl", "oneDNN"}});
+}
+
+bool IsBinding(const std::string& file) {
+  return file.starts_with("libtorch_python.") || file.starts_with("libc10.") ||
+         file.starts_with("kevin-python-worker.");
 }
 
 bool IsInterpreter(const std::string& file) {
-  return file.rfind("python3", 0) == 0 || file.rfind("libpython3", 0) == 0;
+  return file.starts_with("python3") || file.starts_with("libpython3");
 }
 
-bool IsTriton(const std::string& file) { return file.rfind("libtriton", 0) == 0; }
+bool IsTriton(const std::string& file) { return file.starts_with("libtriton"); }
 
 const char* ProductsOf(const std::string& file) {
   return NameOf(file, {{"libopenblas", "OpenBLAS"}, {"libscipy_openblas", "OpenBLAS"}});
@@ -66,9 +92,28 @@ bool Read(const std::string& path, Place* place) {
 
 }  // namespace
 
+std::map<std::string, std::string> BuiltLibraries(int bundle_fd) {
+  const std::string content = ReadSharedFile(bundle_fd);
+  const size_t line = content.find('\n');  // a line of JSON, and the files behind it
+  std::map<std::string, std::string> libraries;
+  try {
+    const nlohmann::json header = nlohmann::json::parse(content.substr(0, line));
+    size_t at = line + 1;
+    for (const nlohmann::json& file : header.at("files")) {
+      const std::string& name = file.at("name").get_ref<const std::string&>();
+      const std::string bytes = content.substr(at, file.at("bytes").get<uint32_t>());
+      at += bytes.size();
+      if (HasNameOfCandidate(name)) libraries[name] = bytes;
+    }
+  } catch (const std::exception&) {  // the candidate's code ran in the process that wrote it
+    return {};
+  }
+  return libraries;
+}
+
 int ThreadSamples::All() const {
   return std::accumulate(in_candidate.begin(), in_candidate.end(),
-                         waiting + math + library + products + system + elsewhere,
+                         waiting + math + library + binding + products + system + elsewhere,
                          [](int sum, const auto& at) { return sum + at.second; });
 }
 
@@ -109,44 +154,90 @@ bool ThreadSampler::HasRun(const std::string& task) {
 }
 
 void ThreadSampler::ReadMaps() {
+  maps_.clear();
+  ++reads_;
   std::ifstream maps("/proc/" + std::to_string(pid_) + "/maps");
   for (std::string line; std::getline(maps, line) && maps_.size() < kMostMaps;) {
     Mapped mapped;
     unsigned long begin = 0, end = 0, offset = 0;
+    char rights[5] = {};
     int path = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx %*s %lx %*s %*s %n", &begin, &end, &offset, &path) < 3) continue;
-    const std::string name = path > 0 ? line.substr(static_cast<size_t>(path)) : "";
-    mapped.file = name.substr(name.rfind('/') + 1);
-    mapped.begin = begin, mapped.end = end, mapped.base = begin - offset;
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %*s %*s %n", &begin, &end, rights, &offset, &path) < 4)
+      continue;
+    mapped.path = path > 0 ? line.substr(static_cast<size_t>(path)) : "";
+    mapped.file = mapped.path.substr(mapped.path.rfind('/') + 1);
+    mapped.begin = begin, mapped.end = end, mapped.offset = offset, mapped.base = begin - offset;
     // The first part of a library begins with its first byte: the others lie as the library says.
-    if (!maps_.empty() && offset > 0 && maps_.back().file == mapped.file) mapped.base = maps_.back().base;
-    maps_.push_back(mapped);
+    if (!maps_.empty() && offset > 0 && maps_.back().path == mapped.path) mapped.base = maps_.back().base;
+    mapped.is_own = std::strchr(rights, 'x') != nullptr && IsOwn(mapped);
+    maps_.push_back(std::move(mapped));
   }
 }
 
+bool ThreadSampler::IsOwn(const Mapped& mapped) const {
+  if (!HasNameOfCandidate(mapped.file)) return false;
+  if (!built_) return true;
+  const auto built = built_->find(mapped.file);
+  if (built == built_->end() || mapped.path != kFolderOfBuilt + mapped.file ||
+      mapped.offset >= built->second.size())
+    return false;
+  // The linker changes no code, so that memory holds the file's bytes.
+  const size_t bytes = std::min<size_t>(mapped.end - mapped.begin, built->second.size() - mapped.offset);
+  std::string held(bytes, '\0');
+  const Fd memory(open(("/proc/" + std::to_string(pid_) + "/mem").c_str(), O_RDONLY | O_CLOEXEC));
+  return memory &&
+         pread(memory.get(), held.data(), bytes, static_cast<off_t>(mapped.begin)) ==
+             static_cast<ssize_t>(bytes) &&
+         std::memcmp(held.data(), built->second.data() + mapped.offset, bytes) == 0;
+}
+
 void ThreadSampler::Add(uint64_t address) {
-  const auto at = std::find_if(maps_.begin(), maps_.end(), [address](const Mapped& mapped) {
-    return mapped.begin <= address && address < mapped.end;
-  });
+  const auto find = [&] {
+    return std::find_if(maps_.begin(), maps_.end(), [address](const Mapped& mapped) {
+      return mapped.begin <= address && address < mapped.end;
+    });
+  };
+  auto at = find();
+  if (at == maps_.end() && reads_ < kMostReads) {  // it was loaded meanwhile
+    ReadMaps();
+    at = find();
+  }
   if (at == maps_.end()) {
     ++samples_.elsewhere;
-  } else if (IsCandidate(at->file)) {
+  } else if (at->is_own) {
     if (samples_.in_candidate.size() < kMostAddresses) ++samples_.in_candidate[address - at->base];
-  } else if (at->file.rfind("libgomp", 0) == 0 || at->file.rfind("libomp", 0) == 0) {
+  } else if (at->file.starts_with("libgomp") || at->file.starts_with("libomp")) {
     ++samples_.waiting;
-  } else if (at->file.rfind("libm.", 0) == 0 || at->file.rfind("libm-", 0) == 0 ||
-             at->file.rfind("libmvec", 0) == 0) {
+  } else if (at->file.starts_with("libm.") || at->file.starts_with("libm-") ||
+             at->file.starts_with("libmvec")) {
     ++samples_.math;
-  } else if (const char* library = LibraryOf(at->file)) {
+  } else {
+    AddToLibrary(*at);
+  }
+}
+
+void ThreadSampler::AddToLibrary(const Mapped& mapped) {
+  const std::string& file = mapped.file;
+  if (MayBeWritten(mapped.path) || mapped.path.empty()) {
+    ++samples_.elsewhere;
+    ++samples_.foreign[kOther];
+  } else if (IsBinding(file)) {
+    ++samples_.binding;
+  } else if (const char* library = LibraryOf(file)) {
     ++samples_.library;
     ++samples_.by_library[library];
-  } else if (const char* products = ProductsOf(at->file)) {
+  } else if (const char* products = ProductsOf(file)) {
     ++samples_.products;
     ++samples_.by_library[products];
   } else {
-    samples_.python += IsInterpreter(at->file);
-    samples_.triton += IsTriton(at->file);
     ++samples_.elsewhere;
+    if (IsInterpreter(file)) {
+      ++samples_.python;
+    } else if (IsTriton(file)) {
+      ++samples_.triton;
+    } else if (IsOfPackage(mapped.path)) {
+      ++samples_.foreign[mapped.path.find("/numpy/") == std::string::npos ? kOther : kNumpy];
+    }
   }
 }
 

@@ -6,16 +6,21 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kevin {
+
+inline constexpr const char* kNumpy = "numpy";  // in ThreadSamples::foreign
 
 struct ThreadSamples {
   std::map<uint64_t, int> in_candidate;  // by address in its library
   int waiting = 0;                       // for other threads: in futex(), or in the OpenMP library
   int math = 0;                          // in the math library
-  int library = 0;                       // in torch's libraries and those that it calls
+  int library = 0;                       // in torch's kernels and the libraries that they call
+  int binding = 0;                       // in torch's binding to Python and its core, which have no kernels
   int products = 0;                      // in a library of products of matrices that is not torch's: numpy's
   std::map<std::string, int>
       by_library;  // those of `library` and `products`: "torch", "MKL", "oneDNN", "OpenBLAS"
@@ -23,13 +28,23 @@ struct ThreadSamples {
   int elsewhere = 0;
   int python = 0;  // of `elsewhere`: in Python's own program
   int triton = 0;  // of `elsewhere`: in Triton's library, which loads and stores for its interpreter
+  // Of `elsewhere`, by library (kNumpy, "another library"): in a package of Python, or in code of a file that the candidate
+  // may have written and its build did not make, or of no file.
+  std::map<std::string, int> foreign;
   int moments = 0, unreadable = 0;  // at which a thread could be read; at which none could
   int All() const;
 };
 
+// The libraries that the build of a candidate in Python made, by name: their bytes. `bundle_fd` as
+// env/python/build_candidate.py writes it; what cannot be read has none.
+std::map<std::string, std::string> BuiltLibraries(int bundle_fd);
+
 class ThreadSampler {
  public:
   explicit ThreadSampler(pid_t pid) : pid_(pid) {}
+  // Code of the candidate's own is code of these libraries as they were built; a file of such a name with other code is a
+  // copy of another library.
+  ThreadSampler(pid_t pid, std::map<std::string, std::string> built) : pid_(pid), built_(std::move(built)) {}
   // The process must be stopped. Adds one sample a thread; of a moment at which all threads wait, only the moment. A thread
   // that computes counts only if it has run since it counted last: one that waits for a processor stands where it was.
   void Take();
@@ -38,14 +53,20 @@ class ThreadSampler {
  private:
   struct Mapped {
     uint64_t begin = 0, end = 0, base = 0;  // base: the address of the file's first byte
-    std::string file;                       // its name without folders
+    std::string path, file;                 // `file`: its name without folders
+    uint64_t offset = 0;                    // of `begin` in the file
+    bool is_own = false;
   };
   void ReadMaps();
+  bool IsOwn(const Mapped& mapped) const;
   bool HasRun(const std::string& task);
   void Add(uint64_t address);
+  void AddToLibrary(const Mapped& mapped);
 
   pid_t pid_;
+  std::optional<std::map<std::string, std::string>> built_;
   std::vector<Mapped> maps_;
+  int reads_ = 0;                           // of the maps
   std::map<std::string, uint64_t> ran_ns_;  // CPU time of a thread when it counted last, by its folder
   ThreadSamples samples_;
 };
