@@ -8,6 +8,10 @@
 namespace kevin::search {
 namespace {
 
+// From this stride on a GPU writes the products of all taps as columns and collects the outputs from them: one product a phase
+// would store single elements this far apart.
+constexpr int64_t kLeastStrideOfColumns = 4;
+
 // The numbers of a convolution, by spatial dimension.
 struct ConvolutionForm {
   Shape stride, padding, dilation, kernel, in, out;
@@ -45,6 +49,50 @@ ExprPtr Within(const ExprPtr& at, int64_t size) {
 // The channel `c` of group batch[0], where there are groups.
 ExprPtr ChannelOf(const ConvolutionForm& form, const Index& batch, const ExprPtr& c, int64_t of_group) {
   return form.groups == 1 ? c : AddScaled(c, batch[0], of_group);
+}
+
+// The products of each input position of a transposed convolution with each tap: image, channel, taps, input positions.
+Lowering::Product ProductOfColumns(const ConvolutionForm& form, const ValuePtr& x, const ValuePtr& weight) {
+  const auto joined = [](Index index, Index::const_iterator begin, Index::const_iterator end) {
+    index.insert(index.end(), begin, end);
+    return index;
+  };
+  Lowering::Product product;
+  if (form.groups > 1) product.batch = {form.groups};
+  product.m = {form.out_channels};
+  product.m.insert(product.m.end(), form.kernel.begin(), form.kernel.end());
+  product.n = {form.images};
+  product.n.insert(product.n.end(), form.in.begin(), form.in.end());
+  product.k = {form.in_channels};
+  product.lhs = [=](const Index& batch, const Index& m, const Index& k) {
+    return weight->at(joined({ChannelOf(form, batch, k[0], form.in_channels)}, m.begin(), m.end()));
+  };
+  product.rhs = [=](const Index& batch, const Index& n, const Index& k) {
+    return x->at(joined({n[0], ChannelOf(form, batch, k[0], form.in_channels)}, n.begin() + 1, n.end()));
+  };
+  product.index = [=](const Index& batch, const Index& m, const Index& n) {
+    const Index channel = {n[0], ChannelOf(form, batch, m[0], form.out_channels)};
+    return joined(joined(channel, m.begin() + 1, m.end()), n.begin() + 1, n.end());
+  };
+  return product;
+}
+
+// The value at an index of the output, which one tap reaches at most. `columns` as above.
+ExprPtr FromColumns(const ConvolutionForm& form, const ValuePtr& columns, const Index& index) {
+  Index tap, in;
+  ExprPtr exists = Bool(true);
+  for (size_t d = 0; d < form.stride.size(); ++d) {
+    const int64_t common = std::gcd(form.stride[d], form.dilation[d]), step = form.stride[d] / common;
+    const ExprPtr from = AddInt(index[d + 2], Int(form.padding[d]));
+    tap.push_back(ModInt(Scaled(DivInt(from, common), Inverse(form.dilation[d] / common, step)), step));
+    in.push_back(DivInt(AddInt(from, Scaled(tap[d], -form.dilation[d])), form.stride[d]));
+    exists = And(exists, And(Compare("equal", ModInt(from, common), Int(0)),
+                             And(Compare("less", tap[d], Int(form.kernel[d])), Within(in[d], form.in[d]))));
+  }
+  Index at = {index[0], index[1]};
+  at.insert(at.end(), tap.begin(), tap.end());
+  at.insert(at.end(), in.begin(), in.end());
+  return Guard(exists, ToType(columns->at(at), Type::kFloat), Float(0));
 }
 
 // "same" padding: the smaller half before.
@@ -150,6 +198,22 @@ ValuePtr Lowering::ConvolveTransposed(const GraphNode& node, size_t spatial) {
   form.in.assign(x->shape.begin() + 2, x->shape.end());
   const Shape& declared = ResultOf(node).shape;
   form.out.assign(declared.end() - static_cast<long>(spatial), declared.end());
+  const ValuePtr bias = OptionalTensor(node, "bias");
+  bool has_lone_taps = task_.kind == "cuda" && form.stride.back() >= kLeastStrideOfColumns;
+  for (size_t d = 0; d < spatial; ++d)
+    has_lone_taps &= form.kernel[d] <= form.stride[d] / std::gcd(form.stride[d], form.dilation[d]);
+  if (has_lone_taps) {
+    Shape shape = {form.images, form.groups * form.out_channels};
+    shape.insert(shape.end(), form.kernel.begin(), form.kernel.end());
+    shape.insert(shape.end(), form.in.begin(), form.in.end());
+    const ValuePtr columns =
+        Multiply(name_, bias ? "float32" : x->dtype, shape, ProductOfColumns(form, x, weight));
+    const ValuePtr y = Lazy(x->dtype, OutShape(form), [=](const Index& index) {
+      const ExprPtr value = FromColumns(form, columns, index);
+      return bias ? Binary("add", value, ToType(bias->at({index[1]}), Type::kFloat)) : value;
+    });
+    return lacks_batch ? Reshape(y, declared) : y;
+  }
   // Output position o = v * stride + f. A tap t reaches it from input position (o + padding - dilation * t) / stride,
   // where that is whole: for taps first(f) + step * t', or for none.
   Product product;
@@ -230,7 +294,7 @@ ValuePtr Lowering::ConvolveTransposed(const GraphNode& node, size_t spatial) {
       inside = And(inside, Compare("less", place(batch, n[d + 1], Int(0), d).out, Int(form.out[d])));
     return inside;
   };
-  product.after = AddBias(OptionalTensor(node, "bias"));
+  product.after = AddBias(bias);
   const ValuePtr y = Multiply(name_, x->dtype, OutShape(form), product);
   return lacks_batch ? Reshape(y, declared) : y;
 }

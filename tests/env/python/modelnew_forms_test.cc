@@ -279,9 +279,8 @@ TEST_CASE("a Python given by a relative path with .. judges candidates") {
   const char* before = std::getenv("KEVIN_PYTHON");
   const std::string kept = before ? before : "";
   const fs::path python = FindProgram(kept.empty() ? "python3" : kept);
-  const std::string relative = python.lexically_relative(fs::current_path()).string();
-  INFO(relative);
-  REQUIRE(relative.starts_with("../"));
+  const fs::path here = fs::current_path();
+  const std::string relative = (".." / here.filename() / python.lexically_relative(here)).string();
   setenv("KEVIN_PYTHON", relative.c_str(), 1);
   EnvironmentOptions options = SmallLimits(cache.path());
   options.limits.call_timeout_s = 5;

@@ -87,7 +87,15 @@ std::vector<GraphCase> Convolutions() {
       {"conv_transpose2d",
        Transposed("[2,1]", "[1,1]", "[2,2]", 1),
        {{1, 3, 5, 6}, {3, 4, 3, 3}},
-       {1, 4, 11, 8}}};
+       {1, 4, 11, 8}},
+      {"conv_transpose2d",
+       Transposed("[5,5]", "[1,1]", "[2,2]", 1),
+       {{2, 6, 4, 5}, {6, 5, 3, 3}},
+       {2, 5, 18, 23}},
+      {"conv_transpose2d",
+       Transposed("[2,4]", "[0,1]", "[1,1]", 2),
+       {{1, 4, 3, 4}, {4, 3, 2, 4}},
+       {1, 6, 6, 14}}};
 }
 
 // Enough uses of odd operands that they are copied first.

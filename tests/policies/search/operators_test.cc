@@ -160,9 +160,9 @@ Tensors TensorsOf(const OperatorCase& one, const Problem& problem) {
   return tensors;
 }
 
-Task TaskFor(const search::Graph& graph) {
+Task TaskFor(const search::Graph& graph, const char* kind) {
   Task task;
-  task.kind = "cpp";
+  task.kind = kind;
   task.threads = 2;
   const auto type = [&](int value) {
     const std::string& dtype = graph.values[static_cast<size_t>(value)].dtype;
@@ -229,9 +229,9 @@ Written Lowered(const OperatorCase& one, std::string* form) {
   const search::Graph graph = search::ParseGraph(ReferenceGraph(problem, "small"));
   for (const search::GraphNode& node : graph.nodes) *form += " " + node.op;
   const Tensors tensors = TensorsOf(one, problem);
-  Written written{one, search::Lower(graph, TaskFor(graph)), Reference(problem, 1).Truth(tensors.views)};
-  const auto check = [&](const char* when) {
-    const std::vector<std::vector<double>> outputs = Interpreted(written.program, tensors);
+  Written written{one, search::Lower(graph, TaskFor(graph, "cpp")), Reference(problem, 1).Truth(tensors.views)};
+  const auto check = [&](const search::Program& program, const char* when) {
+    const std::vector<std::vector<double>> outputs = Interpreted(program, tensors);
     REQUIRE(outputs.size() == written.truth.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
       const std::string difference = Difference(outputs[i], written.truth[i].values(), 1e-6);
@@ -239,9 +239,14 @@ Written Lowered(const OperatorCase& one, std::string* form) {
       CHECK(difference.empty());
     }
   };
-  check("before Fuse");
+  check(written.program, "before Fuse");
   search::Fuse(written.program);
-  check("after Fuse");
+  check(written.program, "after Fuse");
+  // Some operations have other stages on a GPU.
+  search::Program cuda = search::Lower(graph, TaskFor(graph, "cuda"));
+  check(cuda, "for a GPU");
+  search::Fuse(cuda);
+  check(cuda, "for a GPU, after Fuse");
   return written;
 }
 
