@@ -113,6 +113,21 @@ bool HasCudaLimits(const Contraction& c) {
                      [](const ExprPtr& limit) { return limit != nullptr; });
 }
 
+// Whether windows of a copy in which the channels of a position lie together are the first choice: few of its channels are
+// zeros, the copy pays, and the text is not one of a deep network, which has no room for its kernels. On an H200 such
+// convolutions took 0.26 to 0.65 of the time of the others (tests/bench/RESULTS.md).
+bool AreCudaWindowsFirst(const Program& program, const Contraction& c, const CudaOperand& right) {
+  constexpr int64_t kFewestTerms = 128;
+  constexpr std::ptrdiff_t kMostContractions = 4;
+  const std::optional<CudaWindows> windows = ReadCudaWindows(program, c, right);
+  if (!windows || Points(c.k) < kFewestTerms || 4 * c.k[windows->channel].extent < 3 * windows->channels)
+    return false;
+  return std::count_if(program.stages.begin(), program.stages.end(), [](const Stage& stage) {
+           return std::holds_alternative<Contraction>(stage.work) ||
+                  std::holds_alternative<Repeat>(stage.work);
+         }) <= kMostContractions;
+}
+
 // `may_be_small`: not where kernels have few forms.
 std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c, const Task& task,
                                    bool may_be_small = true) {
@@ -126,8 +141,8 @@ std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c,
     if (!SuitsCudaWgmma(program, task, c, left, right)) return values;
     // Products of two matrices as they are take less than half of the time so (tests/bench/RESULTS.md). Others need kernels
     // that copy first, more than the text of a deep network may have.
-    const bool is_first =
-        !is_small && !limited && IsCudaMatrix(program, c, left) && IsCudaMatrix(program, c, right);
+    const bool are_matrices = IsCudaMatrix(program, c, left) && IsCudaMatrix(program, c, right);
+    const bool is_first = !is_small && !limited && (are_matrices || AreCudaWindowsFirst(program, c, right));
     values.insert(is_first ? values.begin() : values.end(), kViaWgmma);
     return values;
   }

@@ -182,8 +182,8 @@ const std::vector<PairedAttack> kPairedAttacks = {
     {"edges_ahead", "one_row", "one_row", true},
     {"overflowing_rows", "overflowing_rows", "cosh", true}};
 
-// Empty: nothing.
-std::string GainOf(const PairedAttack& one) {
+// Empty: nothing. `is_busy`: what notices an audit by the clock may be honest throughout beside other programs, and measured.
+std::string GainOf(const PairedAttack& one, bool is_busy) {
   const fs::path folder = Folder() / "against_correct";
   EvaluateOptions pairs;
   pairs.start_source = TextOf(folder / (one.correct_kernel + ".cpp"));
@@ -194,7 +194,7 @@ std::string GainOf(const PairedAttack& one) {
   Print(one.attack + ", " + one.problem, outcome);
   const auto* measured = std::get_if<Measured>(&outcome);
   if (measured == nullptr) return "";
-  if (!one.may_be_measured) return "measured";
+  if (!one.may_be_measured && !is_busy) return "measured";
   const Ratio& gain = *measured->against_start;
   return gain.low <= kGain ? "" : fmt::format("{:.2f}x, not below {:.2f}x", gain.value, gain.low);
 }
@@ -256,7 +256,7 @@ TEST_CASE("no attack gains anything") {
 // Before the process was stopped outside its batches they were 1.2 to 6 times as fast.
 TEST_CASE("no attack is faster than the correct kernel that it replaces") {
   for (const PairedAttack& one : kPairedAttacks) {
-    DYNAMIC_SECTION(one.attack << " on " << one.problem) { CHECK(GainOf(one) == ""); }
+    DYNAMIC_SECTION(one.attack << " on " << one.problem) { CHECK(GainOf(one, false) == ""); }
   }
 }
 
@@ -268,7 +268,7 @@ TEST_CASE("no attack is faster than the correct kernel beside programs that come
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     for (const PairedAttack& one : kPairedAttacks) {
       INFO(one.attack << " on " << one.problem);
-      const std::string gain = GainOf(one);
+      const std::string gain = GainOf(one, true);
       CHECK(gain == "");
       beaten += gain.empty();
     }

@@ -231,7 +231,7 @@ TEST_CASE("products in 16 bits agree with plain loops") {
 }
 
 TEST_CASE(
-    "two large matrices of 16 bits as they are go by wgmma first, small ones, convolutions and float32 do not") {
+    "two large matrices of 16 bits and large convolutions of full channels go by wgmma first, others do not") {
   GraphCase small{"matmul", kMatmul, {{136, 200}, {200, 264}}, {136, 264}, "bfloat16"};
   CHECK(SourceFor(small).find("ContractTiles<") == std::string::npos);
   GraphCase product{"matmul", kMatmul, {{2048, 2048}, {2048, 2048}}, {2048, 2048}};
@@ -240,6 +240,18 @@ TEST_CASE(
   CHECK(SourceFor(product).find("ContractTiles<") != std::string::npos);
   for (const GraphCase& one : WithType(Convolutions(), "bfloat16"))
     CHECK(SourceFor(one).find("ContractTiles<") == std::string::npos);
+  const auto convolution = [](int64_t channels, const char* dtype) {
+    return SourceFor({"conv2d",
+                      Conv("[1,1]", "[1,1]", "[1,1]", 1),
+                      {{16, channels, 64, 64}, {64, channels, 3, 3}},
+                      {16, 64, 64, 64},
+                      dtype});
+  };
+  CHECK(convolution(64, "bfloat16").find("ContractTiles<") != std::string::npos);
+  CHECK(convolution(15, "float16").find("ContractTiles<") != std::string::npos);
+  CHECK(convolution(17, "float16").find("ContractTiles<") ==
+        std::string::npos);  // 15 of 32 channels would be zeros
+  CHECK(convolution(64, "float32").find("ContractTiles<") == std::string::npos);
 }
 
 TEST_CASE("small products in 16 bits, whose warps divide the terms, agree with plain loops") {
