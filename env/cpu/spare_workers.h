@@ -22,6 +22,7 @@ class SpareWorkers {
   // A spare, or a new one.
   WaitingProcess Take();
 
+  const PythonSetup& setup() const { return workers_.setup(); }
   int64_t asked() const { return asked_; }  // how many workers, until now
 
  private:

@@ -33,11 +33,6 @@ bool HasNameOfCandidate(const std::string& file) {
   return file == "candidate.so" || file.starts_with("memfd:kevin-candidate") || file.starts_with("own-");
 }
 
-// Where a candidate in Python writes: a file there may be a copy of any other.
-bool MayBeWritten(const std::string& path) {
-  return path.starts_with("/tmp/") || path.starts_with("/dev/shm/") || path.starts_with("/memfd:");
-}
-
 bool IsOfPackage(const std::string& path) {
   return path.find("/site-packages/") != std::string::npos ||
          path.find("/dist-packages/") != std::string::npos;
@@ -170,15 +165,26 @@ void ThreadSampler::ReadMaps() {
     // The first part of a library begins with its first byte: the others lie as the library says.
     if (!maps_.empty() && offset > 0 && maps_.back().path == mapped.path) mapped.base = maps_.back().base;
     mapped.is_own = std::strchr(rights, 'x') != nullptr && IsOwn(mapped);
+    mapped.may_be_written = MayBeWritten(mapped.path);
     maps_.push_back(std::move(mapped));
   }
 }
 
+// By a candidate in Python. A file there, or memory of no file, may hold a copy of anything.
+bool ThreadSampler::MayBeWritten(const std::string& path) const {
+  if (!code_) return false;
+  if (path.empty()) return true;
+  for (const std::string& folder : code_->read_only) {
+    if (path.starts_with(folder + "/")) return false;
+  }
+  return path.starts_with("/tmp/") || path.starts_with("/dev/shm/") || path.starts_with("/memfd:");
+}
+
 bool ThreadSampler::IsOwn(const Mapped& mapped) const {
   if (!HasNameOfCandidate(mapped.file)) return false;
-  if (!built_) return true;
-  const auto built = built_->find(mapped.file);
-  if (built == built_->end() || mapped.path != kFolderOfBuilt + mapped.file ||
+  if (!code_) return true;
+  const auto built = code_->built.find(mapped.file);
+  if (built == code_->built.end() || mapped.path != kFolderOfBuilt + mapped.file ||
       mapped.offset >= built->second.size())
     return false;
   // The linker changes no code, so that memory holds the file's bytes.
@@ -206,6 +212,9 @@ void ThreadSampler::Add(uint64_t address) {
     ++samples_.elsewhere;
   } else if (at->is_own) {
     if (samples_.in_candidate.size() < kMostAddresses) ++samples_.in_candidate[address - at->base];
+  } else if (at->may_be_written) {
+    ++samples_.elsewhere;
+    ++samples_.foreign[kOther];
   } else if (at->file.starts_with("libgomp") || at->file.starts_with("libomp")) {
     ++samples_.waiting;
   } else if (at->file.starts_with("libm.") || at->file.starts_with("libm-") ||
@@ -218,10 +227,7 @@ void ThreadSampler::Add(uint64_t address) {
 
 void ThreadSampler::AddToLibrary(const Mapped& mapped) {
   const std::string& file = mapped.file;
-  if (MayBeWritten(mapped.path) || mapped.path.empty()) {
-    ++samples_.elsewhere;
-    ++samples_.foreign[kOther];
-  } else if (IsBinding(file)) {
+  if (IsBinding(file)) {
     ++samples_.binding;
   } else if (const char* library = LibraryOf(file)) {
     ++samples_.library;

@@ -35,16 +35,21 @@ struct ThreadSamples {
   int All() const;
 };
 
-// The libraries that the build of a candidate in Python made, by name: their bytes. `bundle_fd` as
-// env/python/build_candidate.py writes it; what cannot be read has none.
+// By which code of a candidate in Python is told from others' code.
+struct CodeOfPython {
+  std::map<std::string, std::string> built;  // the libraries that its build made, by name: their bytes
+  std::vector<std::string> read_only;        // folders that it sees and cannot write to, beside the system's
+};
+
+// The libraries of a bundle, as env/python/build_candidate.py writes it; what cannot be read has none.
 std::map<std::string, std::string> BuiltLibraries(int bundle_fd);
 
 class ThreadSampler {
  public:
   explicit ThreadSampler(pid_t pid) : pid_(pid) {}
-  // Code of the candidate's own is code of these libraries as they were built; a file of such a name with other code is a
-  // copy of another library.
-  ThreadSampler(pid_t pid, std::map<std::string, std::string> built) : pid_(pid), built_(std::move(built)) {}
+  // The candidate's own code is that of its built libraries as they were built. Code elsewhere in memory or in a file that it
+  // may have written is another library's, whatever its name.
+  ThreadSampler(pid_t pid, CodeOfPython code) : pid_(pid), code_(std::move(code)) {}
   // The process must be stopped. Adds one sample a thread; of a moment at which all threads wait, only the moment. A thread
   // that computes counts only if it has run since it counted last: one that waits for a processor stands where it was.
   void Take();
@@ -55,16 +60,17 @@ class ThreadSampler {
     uint64_t begin = 0, end = 0, base = 0;  // base: the address of the file's first byte
     std::string path, file;                 // `file`: its name without folders
     uint64_t offset = 0;                    // of `begin` in the file
-    bool is_own = false;
+    bool is_own = false, may_be_written = false;
   };
   void ReadMaps();
   bool IsOwn(const Mapped& mapped) const;
+  bool MayBeWritten(const std::string& path) const;
   bool HasRun(const std::string& task);
   void Add(uint64_t address);
   void AddToLibrary(const Mapped& mapped);
 
   pid_t pid_;
-  std::optional<std::map<std::string, std::string>> built_;
+  std::optional<CodeOfPython> code_;
   std::vector<Mapped> maps_;
   int reads_ = 0;                           // of the maps
   std::map<std::string, uint64_t> ran_ns_;  // CPU time of a thread when it counted last, by its folder

@@ -197,9 +197,11 @@ TEST_CASE("the share of a candidate's own kernels is known, or it is refused") {
   // The words of Triton, or a little of it, make nothing else a candidate's own.
   for (const char* file : {"words_of_triton", "triton_beside_numpy", "triton_beside_products"})
     CHECK(std::holds_alternative<Refused>(judged(std::string("share/") + file + ".py", kShortCalls).outcome));
-  // Nor does a kernel beside numpy, nor a library's copy in place of its extension.
+  // Nor does a kernel beside numpy, nor a copy of a library, in place of its extension or by another name.
   for (const auto& [file, problem, library] :
-       {std::tuple("half_by_numpy", "level1/19", "numpy "), {"copies_a_library", "level1/2", "another library "}}) {
+       {std::tuple("half_by_numpy", "level1/19", "numpy "),
+        {"copies_a_library", "level1/2", "another library "},
+        {"copies_a_library_as_openmp", "level1/2", "another library "}}) {
     const Evaluation evaluation = judged(std::string("share/") + file + ".py", problem);
     INFO(OutcomeReason(evaluation.outcome));
     REQUIRE(std::holds_alternative<Refused>(evaluation.outcome));
