@@ -229,7 +229,8 @@ Written Lowered(const OperatorCase& one, std::string* form) {
   const search::Graph graph = search::ParseGraph(ReferenceGraph(problem, "small"));
   for (const search::GraphNode& node : graph.nodes) *form += " " + node.op;
   const Tensors tensors = TensorsOf(one, problem);
-  Written written{one, search::Lower(graph, TaskFor(graph, "cpp")), Reference(problem, 1).Truth(tensors.views)};
+  Written written{one, search::Lower(graph, TaskFor(graph, "cpp")),
+                  Reference(problem, 1).Truth(tensors.views)};
   const auto check = [&](const search::Program& program, const char* when) {
     const std::vector<std::vector<double>> outputs = Interpreted(program, tensors);
     REQUIRE(outputs.size() == written.truth.size());
