@@ -15,6 +15,7 @@ namespace {
 constexpr int kMoments = 60;                                  // of one batch
 constexpr int kEnough = 60, kMostSeen = 600, kLeastSeen = 6;  // samples in kernels
 constexpr int kMostBatches = 1000;
+constexpr int kBatchesOfMappings = 8;  // then they are read again
 constexpr double kUsual_us = 800'000, kLongest_us = 5'000'000, kLeastBetweenMoments_us = 150;
 constexpr double kStandardErrors = 3;  // looked at after each batch
 // Of interpreted kernels: samples in numpy for each one in Triton's library. A short kernel has 3, one that computes 400 times
@@ -102,6 +103,7 @@ OwnShare MeasureOwnShare(Session& session, TimedProcess& process, int library_fd
       at_us += std::max(kLeastBetweenMoments_us, batch_us / kMoments) * (0.5 + random());
     }
     pauses.on_pause = [&](double) { sampler.Take(); };
+    if (batch % kBatchesOfMappings == 0) sampler.ForgetMappings();
     const double ran_us = process.Run(slots, "verify", pauses);
     used_us += ran_us;
     batch_us = std::min(batch_us, ran_us);

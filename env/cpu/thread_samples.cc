@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
@@ -21,8 +22,8 @@
 namespace kevin {
 namespace {
 
-constexpr int kMostReads = 100;  // of the maps
-constexpr size_t kMostThreads = 1024, kMostMaps = 2000, kMostAddresses = 20'000;
+constexpr size_t kMostThreads = 1024, kMostAddresses = 20'000;
+constexpr size_t kLongestHeader = 1 << 20;
 constexpr uint64_t kLeastRun_ns = 50'000;  // being stopped and woken takes less
 
 constexpr const char* kOther = "another library";
@@ -31,11 +32,6 @@ constexpr const char* kFolderOfBuilt = "/tmp/candidate/";  // env/python/caller.
 // The file of a compiled kernel, or an extension of a candidate in Python (env/python/build_candidate.py).
 bool HasNameOfCandidate(const std::string& file) {
   return file == "candidate.so" || file.starts_with("memfd:kevin-candidate") || file.starts_with("own-");
-}
-
-bool IsOfPackage(const std::string& path) {
-  return path.find("/site-packages/") != std::string::npos ||
-         path.find("/dist-packages/") != std::string::npos;
 }
 
 // The library's name, or nullptr: not one of these. Never the file's own name, which a candidate may have chosen.
@@ -58,6 +54,16 @@ bool IsBinding(const std::string& file) {
 
 bool IsInterpreter(const std::string& file) {
   return file.starts_with("python3") || file.starts_with("libpython3");
+}
+
+// What every program has, and Python's own modules: calls into them are on neither side.
+bool IsOfSystem(const std::string& path, const std::string& file) {
+  if (path.starts_with("[v") || path.find("/lib-dynload/") != std::string::npos) return true;
+  constexpr const char* kLibraries[] = {"libc.",     "libc-",       "ld-",         "libstdc++.",
+                                        "libgcc_s.", "libpthread.", "libpthread-", "libdl.",
+                                        "libdl-",    "librt.",      "librt-",      "libffi."};
+  return std::any_of(std::begin(kLibraries), std::end(kLibraries),
+                     [&](const char* prefix) { return file.starts_with(prefix); });
 }
 
 bool IsTriton(const std::string& file) { return file.starts_with("libtriton"); }
@@ -91,6 +97,7 @@ std::map<std::string, std::string> BuiltLibraries(int bundle_fd) {
   const std::string content = ReadSharedFile(bundle_fd);
   const size_t line = content.find('\n');  // a line of JSON, and the files behind it
   std::map<std::string, std::string> libraries;
+  if (line > kLongestHeader) return libraries;
   try {
     const nlohmann::json header = nlohmann::json::parse(content.substr(0, line));
     size_t at = line + 1;
@@ -150,9 +157,8 @@ bool ThreadSampler::HasRun(const std::string& task) {
 
 void ThreadSampler::ReadMaps() {
   maps_.clear();
-  ++reads_;
   std::ifstream maps("/proc/" + std::to_string(pid_) + "/maps");
-  for (std::string line; std::getline(maps, line) && maps_.size() < kMostMaps;) {
+  for (std::string line; std::getline(maps, line);) {
     Mapped mapped;
     unsigned long begin = 0, end = 0, offset = 0;
     char rights[5] = {};
@@ -172,12 +178,11 @@ void ThreadSampler::ReadMaps() {
 
 // By a candidate in Python. A file there, or memory of no file, may hold a copy of anything.
 bool ThreadSampler::MayBeWritten(const std::string& path) const {
-  if (!code_) return false;
-  if (path.empty()) return true;
-  for (const std::string& folder : code_->read_only) {
-    if (path.starts_with(folder + "/")) return false;
-  }
-  return path.starts_with("/tmp/") || path.starts_with("/dev/shm/") || path.starts_with("/memfd:");
+  if (!code_ || path == "[vdso]" || path == "[vsyscall]") return false;
+  const auto lies_in = [&](const std::string& folder) { return path.starts_with(folder + "/"); };
+  constexpr const char* kSystem[] = {"/usr", "/lib", "/lib64", "/bin", "/opt"};
+  return std::none_of(std::begin(kSystem), std::end(kSystem), lies_in) &&
+         std::none_of(code_->read_only.begin(), code_->read_only.end(), lies_in);
 }
 
 bool ThreadSampler::IsOwn(const Mapped& mapped) const {
@@ -203,19 +208,17 @@ void ThreadSampler::Add(uint64_t address) {
       return mapped.begin <= address && address < mapped.end;
     });
   };
-  auto at = find();
-  if (at == maps_.end() && reads_ < kMostReads) {  // it was loaded meanwhile
-    ReadMaps();
-    at = find();
-  }
+  const auto at = find();
   if (at == maps_.end()) {
     ++samples_.elsewhere;
+    samples_.foreign[kOther] += code_.has_value();
   } else if (at->is_own) {
     if (samples_.in_candidate.size() < kMostAddresses) ++samples_.in_candidate[address - at->base];
   } else if (at->may_be_written) {
     ++samples_.elsewhere;
     ++samples_.foreign[kOther];
-  } else if (at->file.starts_with("libgomp") || at->file.starts_with("libomp")) {
+  } else if (at->file.starts_with("libgomp") || at->file.starts_with("libomp") ||
+             at->file.starts_with("libiomp")) {
     ++samples_.waiting;
   } else if (at->file.starts_with("libm.") || at->file.starts_with("libm-") ||
              at->file.starts_with("libmvec")) {
@@ -241,7 +244,7 @@ void ThreadSampler::AddToLibrary(const Mapped& mapped) {
       ++samples_.python;
     } else if (IsTriton(file)) {
       ++samples_.triton;
-    } else if (IsOfPackage(mapped.path)) {
+    } else if (!IsOfSystem(mapped.path, file)) {
       ++samples_.foreign[mapped.path.find("/numpy/") == std::string::npos ? kOther : kNumpy];
     }
   }

@@ -28,8 +28,8 @@ struct ThreadSamples {
   int elsewhere = 0;
   int python = 0;  // of `elsewhere`: in Python's own program
   int triton = 0;  // of `elsewhere`: in Triton's library, which loads and stores for its interpreter
-  // Of `elsewhere`, by library (kNumpy, "another library"): in a package of Python, or in code of a file that the candidate
-  // may have written and its build did not make, or of no file.
+  // Of `elsewhere`, by library (kNumpy, "another library"): in any other file than the system's and Python's own, or in memory
+  // that the candidate may have written.
   std::map<std::string, int> foreign;
   int moments = 0, unreadable = 0;  // at which a thread could be read; at which none could
   int All() const;
@@ -53,6 +53,8 @@ class ThreadSampler {
   // The process must be stopped. Adds one sample a thread; of a moment at which all threads wait, only the moment. A thread
   // that computes counts only if it has run since it counted last: one that waits for a processor stands where it was.
   void Take();
+  // The next sample looks anew at what is mapped, and at the candidate's own code.
+  void ForgetMappings() { maps_.clear(); }
   const ThreadSamples& samples() const { return samples_; }
 
  private:
@@ -72,7 +74,6 @@ class ThreadSampler {
   pid_t pid_;
   std::optional<CodeOfPython> code_;
   std::vector<Mapped> maps_;
-  int reads_ = 0;                           // of the maps
   std::map<std::string, uint64_t> ran_ns_;  // CPU time of a thread when it counted last, by its folder
   ThreadSamples samples_;
 };

@@ -49,10 +49,7 @@ def fail(message, status=1):
 
 
 def write_bundle(kind, source, compiled, files):
-    contents = [("candidate.py", source)]
-    for name, path in files:
-        with open(path, "rb") as file:
-            contents.append((name, file.read()))
+    contents = [("candidate.py", source), *files]
     header = {"files": [{"name": name, "bytes": len(content)} for name, content in contents], "extensions": compiled,
               "kind": kind}
     with open(BUNDLE, "wb") as out:
@@ -114,7 +111,8 @@ class Builder:
         file = f"own-{keys[0]}-{len(self.libraries)}.so"  # the name tells the evaluator whose code it is
         self.compiled[keys[0]] = {"file": file, "name": name, "own": is_own}
         self.compiled.setdefault(keys[1], self.compiled[keys[0]])
-        self.libraries.append((file, library))
+        with open(library, "rb") as built:  # before the candidate's code goes on
+            self.libraries.append((file, built.read()))
 
     def build(self, keys, name, work):
         folder = os.path.abspath(f"build-{keys[0]}")

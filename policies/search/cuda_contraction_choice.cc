@@ -113,18 +113,19 @@ bool HasCudaLimits(const Contraction& c) {
                      [](const ExprPtr& limit) { return limit != nullptr; });
 }
 
-// Whether windows of a copy in which the channels of a position lie together are the first choice: few of its channels are
-// zeros, the copy pays, and the text is not one of a deep network, which has no room for its kernels. On an H200 such
+// Whether windows of a copy in which the channels of a position lie together are the first choice: several taps read each
+// element, few of its channels are zeros, and the text is not one of a deep network, which has no room for its kernels.
+// On an H200 such
 // convolutions took 0.26 to 0.65 of the time of the others (tests/bench/RESULTS.md).
 bool AreCudaWindowsFirst(const Program& program, const Contraction& c, const CudaOperand& right) {
   constexpr int64_t kFewestTerms = 128;
   constexpr std::ptrdiff_t kMostContractions = 4;
   const std::optional<CudaWindows> windows = ReadCudaWindows(program, c, right);
-  if (!windows || Points(c.k) < kFewestTerms || 4 * c.k[windows->channel].extent < 3 * windows->channels)
-    return false;
-  return std::count_if(program.stages.begin(), program.stages.end(), [](const Stage& stage) {
-           return std::holds_alternative<Contraction>(stage.work) ||
-                  std::holds_alternative<Repeat>(stage.work);
+  if (!windows || Points(windows->Taps(c)) == 1 || IsCudaDown(c)) return false;
+  if (Points(c.k) < kFewestTerms || 4 * c.k[windows->channel].extent < 3 * windows->channels) return false;
+  const std::vector<const Stage*> stages = LeafStages(program);
+  return std::count_if(stages.begin(), stages.end(), [](const Stage* stage) {
+           return std::holds_alternative<Contraction>(stage->work);
          }) <= kMostContractions;
 }
 

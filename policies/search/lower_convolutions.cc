@@ -11,6 +11,8 @@ namespace {
 // From this stride on a GPU writes the products of all taps as columns and collects the outputs from them: one product a phase
 // would store single elements this far apart.
 constexpr int64_t kLeastStrideOfColumns = 4;
+// Divisions of indices: products, which read an element often, read a stored copy.
+constexpr int kCostOfCollecting = 4;
 
 // The numbers of a convolution, by spatial dimension.
 struct ConvolutionForm {
@@ -208,10 +210,11 @@ ValuePtr Lowering::ConvolveTransposed(const GraphNode& node, size_t spatial) {
     shape.insert(shape.end(), form.in.begin(), form.in.end());
     const ValuePtr columns =
         Multiply(name_, bias ? "float32" : x->dtype, shape, ProductOfColumns(form, x, weight));
-    const ValuePtr y = Lazy(x->dtype, OutShape(form), [=](const Index& index) {
+    const auto at = [=](const Index& index) {
       const ExprPtr value = FromColumns(form, columns, index);
       return bias ? Binary("add", value, ToType(bias->at({index[1]}), Type::kFloat)) : value;
-    });
+    };
+    const ValuePtr y = Lazy(x->dtype, OutShape(form), at, kCostOfCollecting);
     return lacks_batch ? Reshape(y, declared) : y;
   }
   // Output position o = v * stride + f. A tap t reaches it from input position (o + padding - dilation * t) / stride,

@@ -63,7 +63,7 @@ def measured(call):
     kernels = collections.Counter()
     for event in profiler.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
-            kernels[re.sub(r"^void |<.*|\(.*", "", event.name)] += event.device_time
+            kernels[re.sub(r"^void |<.*|\(.*", "", event.name.replace("(anonymous namespace)::", ""))] += event.device_time
     all_us = sum(kernels.values())
     return statistics.median(times_us), {name: round(us / all_us, 3) for name, us in kernels.most_common()
                                          if us >= LEAST_SHARE * all_us}
@@ -76,6 +76,7 @@ def main():
     parser.add_argument("--precision", choices=("fp32", "fp16", "bf16"), default="fp32")
     options = parser.parse_args()
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[options.precision]
+    torch._C._set_graph_executor_optimize(False)  # else elementwise operations are fused after two calls
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     for file in problem_files(options.problems):
         problem = tomllib.loads(file.read_text())

@@ -178,6 +178,7 @@ class Engine::Worker {
         OneRound();
         busy_ += Clock::now() - start;
       }
+      TakeIn();  // what came since
       EndAll(FinishReason::kCancelled, "");
       for (; !in_flight_.empty(); in_flight_.pop_front()) runner_->Wait();
       const std::lock_guard lock(mutex_);

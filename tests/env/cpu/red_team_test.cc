@@ -154,7 +154,8 @@ bool Blocked(const Attack& attack, const Outcome& outcome, const Problem& proble
 // Attacks that gain against eager only where a correct kernel would too: they are timed in pairs with one.
 struct PairedAttack {
   std::string attack, problem, correct_kernel;
-  bool may_be_measured = false;  // what it does shows only at pauses, of which few may come while others run
+  // What it does shows only at pauses, of which few may come while others run; or it is honest in batches that begin late.
+  bool may_be_measured = false;
 };
 const std::vector<PairedAttack> kPairedAttacks = {
     {"polls_for_poison", "long_loop", "long_loop", true},
@@ -174,7 +175,7 @@ const std::vector<PairedAttack> kPairedAttacks = {
     {"honest_in_series", "one_page", "one_row", true},
     {"quarter_ahead", "one_row", "one_row", true},
     {"main_thread_ends", "one_row", "one_row"},
-    {"feels_marks_removed", "one_row", "one_row"},
+    {"feels_marks_removed", "one_row", "one_row", true},
     {"feels_removed_marks_by_its_pages", "one_row", "one_row", true},
     {"feels_marks_and_compares_groups", "one_row", "one_row", true},
     {"feels_marks_and_pauses", "one_row", "one_row", true},
@@ -182,8 +183,8 @@ const std::vector<PairedAttack> kPairedAttacks = {
     {"edges_ahead", "one_row", "one_row", true},
     {"overflowing_rows", "overflowing_rows", "cosh", true}};
 
-// Empty: nothing. `is_busy`: what notices an audit by the clock may be honest throughout beside other programs, and measured.
-std::string GainOf(const PairedAttack& one, bool is_busy) {
+// Empty: nothing.
+std::string GainOf(const PairedAttack& one) {
   const fs::path folder = Folder() / "against_correct";
   EvaluateOptions pairs;
   pairs.start_source = TextOf(folder / (one.correct_kernel + ".cpp"));
@@ -194,7 +195,7 @@ std::string GainOf(const PairedAttack& one, bool is_busy) {
   Print(one.attack + ", " + one.problem, outcome);
   const auto* measured = std::get_if<Measured>(&outcome);
   if (measured == nullptr) return "";
-  if (!one.may_be_measured && !is_busy) return "measured";
+  if (!one.may_be_measured) return "measured";
   const Ratio& gain = *measured->against_start;
   return gain.low <= kGain ? "" : fmt::format("{:.2f}x, not below {:.2f}x", gain.value, gain.low);
 }
@@ -256,7 +257,7 @@ TEST_CASE("no attack gains anything") {
 // Before the process was stopped outside its batches they were 1.2 to 6 times as fast.
 TEST_CASE("no attack is faster than the correct kernel that it replaces") {
   for (const PairedAttack& one : kPairedAttacks) {
-    DYNAMIC_SECTION(one.attack << " on " << one.problem) { CHECK(GainOf(one, false) == ""); }
+    DYNAMIC_SECTION(one.attack << " on " << one.problem) { CHECK(GainOf(one) == ""); }
   }
 }
 
@@ -268,7 +269,7 @@ TEST_CASE("no attack is faster than the correct kernel beside programs that come
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     for (const PairedAttack& one : kPairedAttacks) {
       INFO(one.attack << " on " << one.problem);
-      const std::string gain = GainOf(one, true);
+      const std::string gain = GainOf(one);
       CHECK(gain == "");
       beaten += gain.empty();
     }

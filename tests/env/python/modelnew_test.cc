@@ -208,6 +208,10 @@ TEST_CASE("the share of a candidate's own kernels is known, or it is refused") {
     CHECK(OutcomeReason(evaluation.outcome).find(std::string("the rest is done by libraries: ") + library) !=
           std::string::npos);
   }
+  const Evaluation at_build = judged("share/copies_a_library_when_built.py", "level1/2");
+  INFO(Described(at_build.outcome));
+  CHECK(
+      std::holds_alternative<Wrong>(at_build.outcome));  // what the compiler had made runs, and does nothing
 }
 
 }  // namespace kevin
