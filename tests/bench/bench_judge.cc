@@ -192,6 +192,7 @@ void Cost(Session& session, const Fd& library, int repeats) {
   fmt::print("cost: a batch over pages with and without marks of accesses: {:.1f} us, {:.1f} us\n",
              batch_after([] {}), batch_after([&] { process->ForgetTouched(); }));
   print("audit: remove the marks of accesses", [&] { process->ForgetTouched(); });
+  print("audit: make processors forget translations", [&] { FlushTranslations(session.options().threads); });
   print("audit: read the marks of accesses", [&] { process->TouchedInputs(); });
   print("audit: change one element in 256", [&] {
     for (const uint16_t slot : slots) session.RearrangeInputs(slot);
