@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -81,10 +80,8 @@ OwnShare MeasureOwnShare(Session& session, TimedProcess& process, int library_fd
                          std::span<const uint16_t> slots, KernelForm form) {
   const auto random = [&] { return static_cast<double>(session.random()() >> 11) * 0x1p-53; };
   double batch_us = process.Run(slots, "verify"), used_us = 0;
-  const PythonSetup& setup = session.options().workers->setup();
-  CodeOfPython code{BuiltLibraries(library_fd), setup.folders};
-  code.read_only.push_back(std::filesystem::path(setup.library).parent_path().string());
-  ThreadSampler sampler(process.process().pid(), std::move(code));
+  ThreadSampler sampler(process.process().pid(),
+                        {BuiltLibraries(library_fd), FoldersOf(session.options().workers->setup())});
   OwnShare share;
   // On a busy machine most samples show threads that wait for a processor or for each other; of short kernels most show
   // Python.

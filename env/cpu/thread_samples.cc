@@ -179,7 +179,9 @@ void ThreadSampler::ReadMaps() {
 // By a candidate in Python. A file there, or memory of no file, may hold a copy of anything.
 bool ThreadSampler::MayBeWritten(const std::string& path) const {
   if (!code_ || path == "[vdso]" || path == "[vsyscall]") return false;
-  const auto lies_in = [&](const std::string& folder) { return path.starts_with(folder + "/"); };
+  const auto lies_in = [&](const std::filesystem::path& folder) {
+    return path.starts_with(folder.string() + "/");
+  };
   constexpr const char* kSystem[] = {"/usr", "/lib", "/lib64", "/bin", "/opt"};
   return std::none_of(std::begin(kSystem), std::end(kSystem), lies_in) &&
          std::none_of(code_->read_only.begin(), code_->read_only.end(), lies_in);

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -38,7 +39,8 @@ struct ThreadSamples {
 // By which code of a candidate in Python is told from others' code.
 struct CodeOfPython {
   std::map<std::string, std::string> built;  // the libraries that its build made, by name: their bytes
-  std::vector<std::string> read_only;        // folders that it sees and cannot write to, beside the system's
+  std::vector<std::filesystem::path>
+      read_only;  // folders that it sees and cannot write to, beside the system's
 };
 
 // The libraries of a bundle, as env/python/build_candidate.py writes it; what cannot be read has none.

@@ -142,13 +142,6 @@ class Evaluator {
 };
 
 // The judge for GPUs is a plug-in: a run on a CPU does not need it.
-std::vector<std::filesystem::path> FoldersOf(const PythonSetup& setup) {
-  std::vector<std::filesystem::path> folders(setup.folders.begin(), setup.folders.end());
-  for (const std::string& file : {setup.script, setup.library})
-    folders.push_back(std::filesystem::path(file).parent_path());
-  return folders;
-}
-
 // `libraries`: the folder of bundles of candidates in Python.
 int ServeGpuByPlugin(GpuEvaluatorOptions options, const std::string& libraries) {
   namespace fs = std::filesystem;

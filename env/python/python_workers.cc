@@ -93,6 +93,13 @@ PythonSetup PythonSetupFromJson(const json& json) {
           json.at("folders").get<std::vector<std::string>>()};
 }
 
+std::vector<std::filesystem::path> FoldersOf(const PythonSetup& setup) {
+  std::vector<std::filesystem::path> folders(setup.folders.begin(), setup.folders.end());
+  for (const std::string& file : {setup.script, setup.library})
+    folders.push_back(std::filesystem::path(file).parent_path());
+  return folders;
+}
+
 PythonWorkers::PythonWorkers(PythonSetup setup, int threads, bool namespaces,
                              const std::optional<GpuOfWorkers>& gpu)
     : setup_(std::move(setup)) {

@@ -2,6 +2,7 @@
 // The evaluator's side of the workers (env/python/worker.py): one process that has imported torch, from which a sandboxed
 // process for each candidate in Python, and one for the reference, is forked within 50 ms. One thread.
 
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -22,6 +23,8 @@ struct PythonSetup {
 };
 nlohmann::json PythonSetupToJson(const PythonSetup& setup);
 PythonSetup PythonSetupFromJson(const nlohmann::json& json);
+// All that a worker sees beside the system's: `folders`, and those of the script and of the library. Read-only.
+std::vector<std::filesystem::path> FoldersOf(const PythonSetup& setup);
 
 // What a worker gets beside its memory: a JSON object (env/python/worker.py) and the descriptors.
 enum JobDescriptor { kJobPage, kJobInputs, kJobArena, kJobBundle, kJobLog, kJobText, kJobDescriptors };

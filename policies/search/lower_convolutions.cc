@@ -79,17 +79,23 @@ Lowering::Product ProductOfColumns(const ConvolutionForm& form, const ValuePtr& 
   return product;
 }
 
+// The first tap of a transposed convolution that reaches `from`, an output position plus the padding.
+ExprPtr FirstTap(const ConvolutionForm& form, size_t d, const ExprPtr& from) {
+  const int64_t common = std::gcd(form.stride[d], form.dilation[d]), step = form.stride[d] / common;
+  return ModInt(Scaled(DivInt(from, common), Inverse(form.dilation[d] / common, step)), step);
+}
+
 // The value at an index of the output, which one tap reaches at most. `columns` as above.
 ExprPtr FromColumns(const ConvolutionForm& form, const ValuePtr& columns, const Index& index) {
   Index tap, in;
   ExprPtr exists = Bool(true);
   for (size_t d = 0; d < form.stride.size(); ++d) {
-    const int64_t common = std::gcd(form.stride[d], form.dilation[d]), step = form.stride[d] / common;
     const ExprPtr from = AddInt(index[d + 2], Int(form.padding[d]));
-    tap.push_back(ModInt(Scaled(DivInt(from, common), Inverse(form.dilation[d] / common, step)), step));
+    tap.push_back(FirstTap(form, d, from));
     in.push_back(DivInt(AddInt(from, Scaled(tap[d], -form.dilation[d])), form.stride[d]));
-    exists = And(exists, And(Compare("equal", ModInt(from, common), Int(0)),
-                             And(Compare("less", tap[d], Int(form.kernel[d])), Within(in[d], form.in[d]))));
+    exists =
+        And(exists, And(Compare("equal", ModInt(from, std::gcd(form.stride[d], form.dilation[d])), Int(0)),
+                        And(Compare("less", tap[d], Int(form.kernel[d])), Within(in[d], form.in[d]))));
   }
   Index at = {index[0], index[1]};
   at.insert(at.end(), tap.begin(), tap.end());
@@ -243,11 +249,7 @@ ValuePtr Lowering::ConvolveTransposed(const GraphNode& node, size_t spatial) {
     const ExprPtr phase = has_phases[d] ? batch[static_cast<size_t>(phase_at[d])] : Int(0);
     return AddInt(phase, Int(form.padding[d]));
   };
-  const auto first_tap = [=](const Index& batch, size_t d) {
-    return ModInt(
-        Scaled(DivInt(shifted(batch, d), common[d]), Inverse(form.dilation[d] / common[d], step[d])),
-        step[d]);
-  };
+  const auto first_tap = [=](const Index& batch, size_t d) { return FirstTap(form, d, shifted(batch, d)); };
   // Of one dimension: the output and input position, the tap, and whether the input position exists.
   struct Place {
     ExprPtr out, in, tap, exists;

@@ -173,10 +173,11 @@ TEST_CASE("a problem may ask for another share of own kernels, or for none") {
 TEST_CASE("the share of a candidate's own kernels is known, or it is refused") {
   const TemporaryFolder cache;
   const auto environment = NewEnvironment(cache, 30);  // Python's arithmetic is slow
-  const auto judged = [&](const std::string& file, const std::string& problem) {
+  const auto judged = [&](const std::string& file, const std::string& problem,
+                          const std::string& before = "") {
     EvaluateOptions options;
-    const Evaluation evaluation =
-        environment->Evaluate(ListedProblem(problem), {"modelnew", TextOf(Folder() / file)}, options);
+    const Evaluation evaluation = environment->Evaluate(
+        ListedProblem(problem), {"modelnew", before + TextOf(Folder() / file)}, options);
     std::printf("%-30s own %.2f %s\n", file.c_str(), evaluation.own_share.value_or(-1),
                 Described(evaluation.outcome).c_str());
     return evaluation;
@@ -198,17 +199,18 @@ TEST_CASE("the share of a candidate's own kernels is known, or it is refused") {
   for (const char* file : {"words_of_triton", "triton_beside_numpy", "triton_beside_products"})
     CHECK(std::holds_alternative<Refused>(judged(std::string("share/") + file + ".py", kShortCalls).outcome));
   // Nor does a kernel beside numpy, nor a copy of a library, in place of its extension or by another name.
-  for (const auto& [file, problem, library] :
-       {std::tuple("half_by_numpy", "level1/19", "numpy "),
-        {"copies_a_library", "level1/2", "another library "},
-        {"copies_a_library_as_openmp", "level1/2", "another library "}}) {
-    const Evaluation evaluation = judged(std::string("share/") + file + ".py", problem);
+  const std::string openblas = TextOf(Folder() / "share/openblas.py");
+  for (const auto& [file, problem, before, library] :
+       {std::tuple("half_by_numpy", "level1/19", std::string(), "numpy "),
+        {"copies/as_built", "level1/2", openblas, "another library "},
+        {"copies/as_openmp", "level1/2", openblas, "another library "}}) {
+    const Evaluation evaluation = judged(std::string("share/") + file + ".py", problem, before);
     INFO(OutcomeReason(evaluation.outcome));
     REQUIRE(std::holds_alternative<Refused>(evaluation.outcome));
     CHECK(OutcomeReason(evaluation.outcome).find(std::string("the rest is done by libraries: ") + library) !=
           std::string::npos);
   }
-  const Evaluation at_build = judged("share/copies_a_library_when_built.py", "level1/2");
+  const Evaluation at_build = judged("share/copies/when_built.py", "level1/2", openblas);
   INFO(Described(at_build.outcome));
   CHECK(
       std::holds_alternative<Wrong>(at_build.outcome));  // what the compiler had made runs, and does nothing

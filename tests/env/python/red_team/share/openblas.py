@@ -1,4 +1,4 @@
-# OpenBLAS in place of the extension that was just built, before the build is stored.
+# Before the text of an attack that copies OpenBLAS: the library, and a module whose product is `product`, a function of it.
 import ctypes
 import glob
 import os
@@ -9,18 +9,18 @@ import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load
 
-path = tempfile.gettempdir() + "/nothing.cpp"
-with open(path, "w") as file:
-    file.write('extern "C" void scipy_cblas_sgemm64_() {}')
 library = glob.glob(os.path.dirname(numpy.__file__) + ".libs/libscipy_openblas64_*.so")[0]
 for needed in ("libquadmath", "libgfortran"):
     for file in glob.glob(f"{os.path.dirname(library)}/{needed}*"):
         ctypes.CDLL(file)
-built = load(name="nothing", sources=[path], is_python_module=False)
-if not glob.glob("/tmp/candidate/own-*.so"):  # where it is built
-    os.remove(built)
-    shutil.copyfile(library, built)
-product = ctypes.CDLL(built).scipy_cblas_sgemm64_
+
+
+def built(name, text):
+    """The path of an extension with this text."""
+    path = f"{tempfile.gettempdir()}/{name}.cpp"
+    with open(path, "w") as file:
+        file.write(text)
+    return load(name=name, sources=[path], is_python_module=False, extra_cflags=["-O3"])
 
 
 def place(tensor):
