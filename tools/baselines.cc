@@ -36,7 +36,7 @@ std::optional<GpuFound> GpuOf(const EnvironmentFacts& facts, const GpuFinder& fi
 
 std::optional<Baseline> BaselineAt(const BaselineQuestion& question, const GpuFound& gpu,
                                    const std::string& option, const BaselineWork& work) {
-  const BaselineKey key = KeyOfBaseline(*question.problem, question.size, question.tf32, gpu);
+  const BaselineKey key = KeyOfBaseline(*question.problem, question.size, question.tf32, gpu, question.mode);
   const BaselineStore store(CacheDirectory());
   if (option == "stored") return store.Find(key);
   const PythonTorch python = FindPythonTorch();
@@ -94,6 +94,7 @@ Baseline MeasureBaseline(const BaselineQuestion& question, const GpuFound& gpu, 
   TorchCompileRequest request;
   request.size = question.size;
   request.tf32 = question.tf32;
+  request.mode = question.mode;
   request.gpu = gpu;
   request.python = python;
   request.on_phase = [&](const std::string& phase) {
@@ -141,12 +142,15 @@ void AddBaselineFields(const std::optional<Baseline>& baseline, const char* spee
 }
 
 const std::vector<std::string> kBaselineHeading = {"problem",    "size",      "device",    "torch",
-                                                   "TF32",       "precision", "eager us",  "compile us",
-                                                   "over eager", "compile s", "max error", "note"};
+                                                   "TF32",       "precision", "mode",      "eager us",
+                                                   "compile us", "over eager", "compile s", "max error",
+                                                   "note"};
 
 std::vector<std::string> BaselineRow(const Baseline& b) {
-  std::vector<std::string> row = {
-      b.problem, b.key.size, b.key.device_model, b.torch_version, b.key.tf32 ? "yes" : "no", b.key.precision};
+  std::vector<std::string> row = {b.problem,       b.key.size,
+                                  b.key.device_model, b.torch_version,
+                                  b.key.tf32 ? "yes" : "no", b.key.precision,
+                                  b.key.mode};
   if (b.failure.empty() && !b.HasCompiled()) {
     row.insert(row.end(), {fmt::format("{:.1f}", b.eager_us), "", "", "", "", ""});
   } else if (b.failure.empty()) {
@@ -178,6 +182,7 @@ Json BaselineEvent(const Baseline& b) {
           {"driver", b.key.driver},
           {"torch", b.torch_version},
           {"precision", b.key.precision},
+          {"mode", b.key.mode},
           {"eager_us", times(b.eager_us)},
           {"compiled_us", compiled(b.compiled_us)},
           {"speedup", compiled(b.CompileOverEager())},

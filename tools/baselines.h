@@ -27,6 +27,7 @@ struct BaselineQuestion {
   const Problem* problem = nullptr;
   std::string size;
   bool tf32 = false;
+  std::string mode = "default";  // of torch.compile
 };
 
 // A measurement takes seconds to minutes: it shows its phases and can be interrupted.

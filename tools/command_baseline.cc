@@ -26,6 +26,8 @@ constexpr const char* kBaselineExamples = R"(Examples:
   kevin baseline --problem level1/19 level1/23     several
   kevin baseline --suite level1                    a whole level; what is stored already is not measured again
   kevin baseline --suite level1 --tf32 reference   with TF32 allowed, as in `kevin run --tf32 reference`
+  kevin baseline --suite level1 --mode max-autotune-no-cudagraphs
+                                                   torch.compile that tries more kernels; stored beside the default
   kevin baseline --suite level1 --device cpu       eager alone, some 4 s each; so too where there is no GPU
 
 On a GPU it needs a Python with torch 2.11 and CUDA: python3 on the PATH, or the one that KEVIN_PYTHON names.
@@ -33,7 +35,7 @@ On a GPU it needs a Python with torch 2.11 and CUDA: python3 on the PATH, or the
 
 struct BaselineOptions {
   std::vector<std::string> problems;
-  std::string suite, size, device = "auto";
+  std::string suite, size, device = "auto", mode = "default";
   DeviceOptions asked;  // only `tf32` and `precision` are options here
   bool json = false, again = false;
 };
@@ -88,23 +90,25 @@ class Meter {
 class GpuMeter final : public Meter {
  public:
   GpuMeter(const BaselineOptions& options, GpuFound gpu)
-      : tf32_(options.asked.tf32 == "reference"), gpu_(std::move(gpu)), python_(FindPythonTorch()) {}
+      : tf32_(options.asked.tf32 == "reference"), mode_(options.mode), gpu_(std::move(gpu)), python_(FindPythonTorch()) {}
 
   std::string What() const override {
-    return fmt::format("torch.compile {} of {}, on cuda:{}: {}", python_.torch_version,
-                       python_.python.string(), gpu_.index, gpu_.name);
+    return fmt::format("torch.compile {}{} of {}, on cuda:{}: {}", python_.torch_version,
+                       mode_ == "default" ? "" : " (" + mode_ + ")", python_.python.string(), gpu_.index,
+                       gpu_.name);
   }
   BaselineKey KeyFor(const Problem& problem, const std::string& size) const override {
-    return KeyOfBaseline(problem, size, tf32_, gpu_);
+    return KeyOfBaseline(problem, size, tf32_, gpu_, mode_);
   }
   std::string torch_version() const override { return python_.torch_version; }
   Baseline Measure(const Problem& problem, const std::string& size, const std::string& label,
                    const BaselineWork& work) override {
-    return MeasureBaseline({&problem, size, tf32_}, gpu_, python_, label, work);
+    return MeasureBaseline({&problem, size, tf32_, mode_}, gpu_, python_, label, work);
   }
 
  private:
   const bool tf32_;
+  const std::string mode_;
   const GpuFound gpu_;
   const PythonTorch python_;
 };
@@ -115,6 +119,9 @@ class CpuMeter final : public Meter {
       : environment_(MakeCpuEnvironmentForTools(EnvironmentOptionsFor(0, "full"))) {
     if (options.asked.tf32 == "reference")
       throw Error(ExitCode::kBadRequest, "--tf32 reference: a CPU has no TF32", "leave it out");
+    if (options.mode != "default")
+      throw Error(ExitCode::kBadRequest, "--mode " + options.mode + ": on a CPU eager alone is measured",
+                  "leave it out, or name a GPU with --device");
   }
 
   std::string What() const override { return "eager, on " + environment_->Facts().device; }
@@ -240,6 +247,9 @@ void AddBaselineCommand(CLI::App& app, Action* action) {
       ->check(CLI::IsMember({"off", "reference"}))
       ->capture_default_str();
   AddPrecisionOption(command, &options->asked.precision);
+  command->add_option("--mode", options->mode, "Of torch.compile")
+      ->check(CLI::IsMember(TorchCompileModes()))
+      ->capture_default_str();
   command->add_option("--device", options->device, "auto (the first GPU, else the CPU), cpu, or cuda:N")
       ->check(WhyNoDevice)
       ->capture_default_str();

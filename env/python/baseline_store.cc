@@ -22,14 +22,16 @@ using nlohmann::ordered_json;
 constexpr size_t kDigits = 16;  // of a hash in a file name
 
 auto Parts(const BaselineKey& key) {
-  return std::tie(key.problem_hash, key.size, key.tf32, key.device_model, key.driver, key.precision);
+  return std::tie(key.problem_hash, key.size, key.tf32, key.device_model, key.driver, key.precision,
+                  key.mode);
 }
 
 std::string FileName(const Baseline& baseline) {
   const BaselineKey& key = baseline.key;
   const std::string rest = key.size + '\n' + (key.tf32 ? "tf32" : "") + '\n' + key.device_model + '\n' +
                            key.driver + '\n' + baseline.torch_version +
-                           (key.precision == "fp32" ? "" : '\n' + key.precision);
+                           (key.precision == "fp32" ? "" : '\n' + key.precision) +
+                           (key.mode == "default" ? "" : '\n' + key.mode);
   return key.problem_hash.substr(0, kDigits) + "-" + Sha256Hex(rest).substr(0, kDigits) + ".json";
 }
 
@@ -39,6 +41,7 @@ ordered_json ToJson(const Baseline& b) {
           {"size", b.key.size},
           {"tf32", b.key.tf32},
           {"precision", b.key.precision},
+          {"mode", b.key.mode},
           {"device", b.key.device_model},
           {"driver", b.key.driver},
           {"torch", b.torch_version},
@@ -57,7 +60,8 @@ std::optional<Baseline> FromFile(const fs::path& path) {
     const auto json = ordered_json::parse(file);
     Baseline b;
     b.key = {json.at("problem_hash"), json.at("size"),   json.at("tf32"),
-             json.at("device"),       json.at("driver"), json.value("precision", "fp32")};
+             json.at("device"),       json.at("driver"), json.value("precision", "fp32"),
+             json.value("mode", "default")};
     b.problem = json.at("problem");
     b.torch_version = json.at("torch");
     b.measured_at = json.at("measured_at");

@@ -18,6 +18,7 @@ struct BaselineKey {
   std::string device_model;  // "NVIDIA H200"; "cpu: AMD EPYC, 2 threads"
   std::string driver;        // the CUDA version of the driver, "13000"; empty for a CPU
   std::string precision = "fp32";
+  std::string mode = "default";  // of torch.compile: "max-autotune"; of a CPU, where eager alone is measured, "default"
 };
 
 struct Baseline {

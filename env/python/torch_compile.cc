@@ -70,6 +70,7 @@ std::string JobText(const Problem& problem, const TorchCompileRequest& request) 
               {"reference", problem.reference},
               {"inputs", inputs},
               {"tf32", request.tf32},
+              {"mode", request.mode},
               {"device", request.gpu.index},
               {"seconds", request.measure_s},
               {"operators", ReferenceOperators()}}
@@ -190,18 +191,24 @@ PythonTorch FindPythonTorch(const PythonUse& use) {
   return {python, version, answer.value("folders", std::vector<std::string>())};
 }
 
-BaselineKey KeyOfBaseline(const Problem& problem, const std::string& size, bool tf32, const GpuFound& gpu) {
+std::vector<std::string> TorchCompileModes() {
+  return {"default", "max-autotune", "max-autotune-no-cudagraphs"};
+}
+
+BaselineKey KeyOfBaseline(const Problem& problem, const std::string& size, bool tf32, const GpuFound& gpu,
+                          const std::string& mode) {
   return {problem.content_hash,
           size,
           tf32,
           gpu.name,
           std::to_string(gpu.driver_version),
-          PrecisionName(PrecisionOf(problem))};
+          PrecisionName(PrecisionOf(problem)),
+          mode};
 }
 
 Baseline MeasureTorchCompile(const Problem& problem, const TorchCompileRequest& request) {
   Baseline baseline;
-  baseline.key = KeyOfBaseline(problem, request.size, request.tf32, request.gpu);
+  baseline.key = KeyOfBaseline(problem, request.size, request.tf32, request.gpu, request.mode);
   baseline.problem = problem.id;
   baseline.torch_version = request.python.torch_version;
   const json answer = Measurement(request).Run(JobText(problem, request));

@@ -37,6 +37,7 @@ PythonTorch FindPythonTorch(const PythonUse& use = {});
 struct TorchCompileRequest {
   std::string size = "full";
   bool tf32 = false;
+  std::string mode = "default";  // one of TorchCompileModes
   GpuFound gpu;
   PythonTorch python;
   std::filesystem::path script = TorchCompileScript();
@@ -49,8 +50,13 @@ struct TorchCompileRequest {
   const std::atomic<bool>* stop = nullptr;  // not owned; true interrupts the measurement
 };
 
+// The values of torch.compile's `mode` that can be measured. Of those that tune, "max-autotune" also replays CUDA graphs: each
+// call copies its inputs to where the graph reads them. The clock sees no gaps between launches, which is what they save.
+std::vector<std::string> TorchCompileModes();
+
 // The key of its result.
-BaselineKey KeyOfBaseline(const Problem& problem, const std::string& size, bool tf32, const GpuFound& gpu);
+BaselineKey KeyOfBaseline(const Problem& problem, const std::string& size, bool tf32, const GpuFound& gpu,
+                          const std::string& mode = "default");
 
 // Blocks, about 30 s. An error of this problem (it does not compile, takes too long, or its results differ)
 // is the result's `failure`. Stores nothing. Holds the GPU's lock shared while it compiles and exclusively

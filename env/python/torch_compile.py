@@ -5,7 +5,7 @@
     torch_compile.py < JOB         one JSON line {"phase": ...} for each phase, then one with the result
 
 JOB is one line: {"problem", "reference", "inputs": [{"name", "shape", "dtype", "distribution", "scale", "offset",
-"role"}], "tf32", "device", "seconds", "operators": the ATen operators that a reference may call}. After {"phase": "measure"} the script waits for a line on stdin, sent when the
+"role"}], "tf32", "mode" of torch.compile, "device", "seconds", "operators": the ATen operators that a reference may call}. After {"phase": "measure"} the script waits for a line on stdin, sent when the
 caller holds the GPU's lock. The result is {"torch", "device", "compile_s", "eager_us", "compiled_us", "pairs",
 "max_error"}, or {"error": reason}, with "machine": true if every problem would fail on this machine.
 
@@ -341,7 +341,7 @@ def run(torch, job, device, clock, say):
     torch.backends.cudnn.allow_tf32 = job["tf32"]
     eager, params_as_dict = load_reference(torch, job["problem"], job["reference"], set(job["operators"]))
     slots = Slots(torch, device, job["inputs"], params_as_dict)
-    compiled = torch.compile(eager, dynamic=False)
+    compiled = torch.compile(eager, dynamic=False, mode=job["mode"])
     say({"phase": "compile"})
     arguments = slots.next_arguments()
     try:

@@ -117,21 +117,22 @@ template <int kWidth, class T, class V> INLINE void StoreOnce(T* to, const Pack<
 )";
 constexpr const char* kCudaExtreme = R"(
 // The extreme value so far and its place: a NaN before all, of equal ones the first.
-struct Extreme {
+template <class Place> struct ExtremeOf {
   float value;
-  int place;
+  Place place;
 };
-INLINE Extreme Higher(Extreme a, Extreme b) {
+using Extreme = ExtremeOf<int>;
+template <class Place> INLINE ExtremeOf<Place> Higher(ExtremeOf<Place> a, ExtremeOf<Place> b) {
   const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
   const bool same = (a_nan && b_nan) || a.value == b.value;
   return same ? (b.place < a.place ? b : a) : b_nan || (!a_nan && b.value > a.value) ? b : a;
 }
-INLINE Extreme Lower(Extreme a, Extreme b) {
+template <class Place> INLINE ExtremeOf<Place> Lower(ExtremeOf<Place> a, ExtremeOf<Place> b) {
   const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
   const bool same = (a_nan && b_nan) || a.value == b.value;
   return same ? (b.place < a.place ? b : a) : b_nan || (!a_nan && b.value < a.value) ? b : a;
 }
-INLINE Extreme FromLane(Extreme e, int step) {
+template <class Place> INLINE ExtremeOf<Place> FromLane(ExtremeOf<Place> e, int step) {
   return {__shfl_xor_sync(0xffffffffu, e.value, step), __shfl_xor_sync(0xffffffffu, e.place, step)};
 }
 )";

@@ -8,7 +8,7 @@
 
 namespace kevin::search {
 
-CudaFold::CudaFold(const Accumulator& a) {
+CudaFold::CudaFold(const Accumulator& a, bool is_wide) {
   const bool is_float = a.value->type == Type::kFloat;
   type = is_float ? "float" : "long";
   std::string joined;
@@ -21,8 +21,9 @@ CudaFold::CudaFold(const Accumulator& a) {
   if (a.op == "argmax" || a.op == "argmin") {
     const bool is_max = a.op == "argmax";
     is_place = true;
-    type = "Extreme";
-    start = fmt::format("Extreme{{{}Infinity(), 0x7fffffff}}", is_max ? "-" : "");
+    type = is_wide ? "ExtremeOf<long>" : "Extreme";
+    start = fmt::format("{}{{{}Infinity(), {}}}", type, is_max ? "-" : "",
+                        is_wide ? "9223372036854775807L" : "0x7fffffff");
     joined = is_max ? "Higher(a, b)" : "Lower(a, b)";
   }
   if (joined.empty()) throw Unsupported("a reduction `" + a.op + "` has no text in CUDA");
@@ -31,7 +32,7 @@ CudaFold::CudaFold(const Accumulator& a) {
 }
 
 std::string CudaFold::Add(const std::string& name, const std::string& value, const std::string& place) const {
-  const std::string term = is_place        ? fmt::format("Extreme{{float({}), {}}}", value, place)
+  const std::string term = is_place        ? fmt::format("{}{{float({}), {}}}", type, value, place)
                            : type == "int" ? fmt::format("int({} != 0)", value)
                                            : fmt::format("{}({})", type, value);
   return fmt::format("{{\nconst {0} a = {1}, b = {2};\n{1} = {3};\n}}\n", type, name, term, update);
@@ -93,7 +94,7 @@ void CudaReductionWriter::BindAll(CudaPrinter& printer, const CudaLoads& own) co
 
 void CudaReductionWriter::BindResults(CudaPrinter& printer, const std::string& t) const {
   for (const Accumulator& a : work_.accumulators) {
-    const CudaFold fold(a);
+    const CudaFold fold = FoldOf(a);
     const std::string name = fmt::format("r{}[{}]", a.result, t);
     printer.SetResult(a.result, fold.is_place        ? "long(" + name + ".place)"
                                 : fold.type == "int" ? "(" + name + " != 0)"
@@ -105,7 +106,7 @@ std::string CudaReductionWriter::StepPass(int step) {
   std::string text;
   for (const Accumulator& a : work_.accumulators) {
     if (a.step != step) continue;
-    const CudaFold fold(a);
+    const CudaFold fold = FoldOf(a);
     text += fmt::format("{} r{}[{}];\n#pragma unroll\nfor (int t = 0; t < {}; ++t) r{}[t] = {};\n", fold.type,
                         a.result, count_, count_, a.result, fold.start);
   }
@@ -113,7 +114,7 @@ std::string CudaReductionWriter::StepPass(int step) {
 }
 
 std::string CudaReductionWriter::DecodeInner(CudaPrinter& printer) const {
-  if (!IsNested()) return DecodeLoops(printer, work_.inner, "i");
+  if (!IsNested()) return DecodeLoops(printer, work_.inner, "i", IsWideCudaCount(planned_.packs));
   for (size_t l = 0; l < Unrolled(); ++l) printer.SetVariable(work_.inner[l].variable, fmt::format("n{}", l));
   printer.SetVariable(work_.inner[Unrolled()].variable, "u");
   if (plan_.across) printer.SetVariable(work_.inner.back().variable, "lane");
@@ -141,7 +142,8 @@ std::string CudaReductionWriter::EachHead() const {
     return "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = base + u;\n{\n";
   const std::string guard =
       whole_ && plan_.cluster == 1 && !has_group_knob_ && is_exact_ ? "{\n" : "if (i < end) {\n";
-  return "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = base + u * kGroup;\n" + guard;
+  return fmt::format(
+      "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\nconst {} i = base + u * kGroup;\n{}", PackType(), guard);
 }
 
 std::string CudaReductionWriter::Pass(int pass) {
@@ -175,8 +177,9 @@ std::string CudaReductionWriter::Pass(int pass) {
   body += "}\n}\n";
   if (is_last) body = "if (is_there) {\n" + body + "}\n";
   if (IsNested()) return Nested(body);
-  if (whole_) return "{\nconst unsigned base = begin + lane;\n" + body + "}\n";
-  return "for (unsigned base = begin + lane; base < end; base += kGroup * kEach) {\n" + body + "}\n";
+  if (whole_) return fmt::format("{{\nconst {} base = begin + lane;\n{}}}\n", PackType(), body);
+  return fmt::format("for ({} base = begin + lane; base < end; base += kGroup * kEach) {{\n{}}}\n", PackType(),
+                     body);
 }
 
 std::string CudaReductionWriter::SharedAt(size_t load) const {
@@ -187,13 +190,15 @@ std::string CudaReductionWriter::SharedAt(size_t load) const {
 
 std::string CudaReductionWriter::Updates(CudaPrinter& printer, int step) {
   std::string text;
-  const std::string place =
-      plan_.columns || plan_.width == 1 ? "int(i)" : fmt::format("int(i * {} + w)", plan_.width);
   for (const Accumulator& a : work_.accumulators) {
     if (a.step != step) continue;
+    const CudaFold fold = FoldOf(a);
+    const bool is_single = plan_.columns || plan_.width == 1;
+    std::string place = is_single ? "i" : fmt::format("i * {} + w", plan_.width);
+    place = fold.type == "Extreme" ? "int(" + place + ")" : "(long)" + place;
     const std::string value = printer.Value(a.value);
     text += printer.TakeLines() +
-            CudaFold(a).Add(fmt::format("r{}[{}]", a.result, plan_.columns ? "w" : "0"), value, place);
+            fold.Add(fmt::format("r{}[{}]", a.result, plan_.columns ? "w" : "0"), value, place);
   }
   return text;
 }
@@ -203,7 +208,7 @@ std::string CudaReductionWriter::JoinThreads(int step) const {
   if (group_ == 1 && !has_group_knob_) return text;
   for (const Accumulator& a : work_.accumulators) {
     if (a.step != step) continue;
-    const CudaFold fold(a);
+    const CudaFold fold = FoldOf(a);
     text += plan_.columns ? fmt::format("AcrossDown<kRows, kThreads>(r{}, {});\n", a.result, fold.combine)
                           : fmt::format("r{0}[0] = AcrossGroup<kGroup, kThreads>(r{0}[0], {1});\n", a.result,
                                         fold.combine);
@@ -216,8 +221,8 @@ std::string CudaReductionWriter::JoinThreads(int step) const {
 }
 
 std::string CudaReductionWriter::PartialAt(size_t accumulator, const std::string& part) const {
-  const CudaFold fold(work_.accumulators[accumulator]);
-  const std::string pointer = fold.is_place ? fmt::format("((Extreme*){})", partial_names_[accumulator])
+  const CudaFold fold = FoldOf(work_.accumulators[accumulator]);
+  const std::string pointer = fold.is_place ? fmt::format("(({}*){})", fold.type, partial_names_[accumulator])
                                             : partial_names_[accumulator];
   return fmt::format("{}[({} * (long)({}) + point) * {} + t]", pointer, part, kernel_->Number(planned_.outer),
                      count_);
@@ -238,7 +243,7 @@ std::string CudaReductionWriter::FromPartials(int step) const {
   for (size_t i = 0; i < work_.accumulators.size(); ++i) {
     const Accumulator& a = work_.accumulators[i];
     if (a.step != step) continue;
-    const CudaFold fold(a);
+    const CudaFold fold = FoldOf(a);
     text += fmt::format(
         "{0} r{1}[{2}];\n#pragma unroll\nfor (int t = 0; t < {2}; ++t) {{\nr{1}[t] = {3};\n"
         "for (int p = lane; p < {4}; p += kGroup) {{\nconst {0} a = r{1}[t], b = {5};\nr{1}[t] = {6};\n}}\n}}\n",

@@ -174,6 +174,7 @@ void PlanAcross(const CudaText& text, const Reduction& work, int64_t outer, Cuda
   if (plan.parts > 1 || plan.cluster > 1 || plan.keep != CudaReductionPlan::Keep::kNo || plan.width > 1)
     return;
   if (work.inner.size() < 2 || !work.inner_stores.empty() || LastStep(work) > 0) return;
+  if (IsWideCudaCount(Points(work.inner))) return;
   const int64_t run = work.inner.back().extent, rows = work.inner[work.inner.size() - 2].extent;
   const int64_t group = PowerAtLeast(run, 1, 64);
   if (run < kFewest || group > 32 || rows > kMostRows ||
@@ -206,7 +207,8 @@ void PlanColumns(const CudaText& text, const Reduction& work, int64_t outer, int
   }
   plan.each =
       packs <= kFewTerms / 2 && plan.group == 1 ? packs : std::clamp<int64_t>(packs / plan.group, 1, 8);
-  if (plan.group == 1 && packs > plan.each && work.inner.size() > 1 && work.inner.back().extent <= 16) {
+  if (plan.group == 1 && packs > plan.each && work.inner.size() > 1 && work.inner.back().extent <= 16 &&
+      !IsWideCudaCount(packs)) {
     plan.nested = true;
     plan.each = work.inner.back().extent;
   }
@@ -289,8 +291,6 @@ CudaPlannedReduction PlanCudaReduction(const CudaText& text, const Reduction& wh
   if (plan.width > 1) PackReduction(work, plan.columns, plan.width);
   planned.outer = Points(work.outer);
   planned.packs = Points(work.inner);
-  if (planned.packs > (int64_t{1} << 31) || planned.outer > (int64_t{1} << 31))
-    throw Unsupported("a reduction over more than 2^31 elements cannot be written in CUDA");
   if (plan.columns) {
     PlanColumns(text, work, planned.outer, planned.packs, plan);
   } else {

@@ -19,7 +19,8 @@ struct CudaFold {
   std::string update;                // of a and b
   bool is_place = false;
 
-  explicit CudaFold(const Accumulator& a);
+  // `is_wide`: places do not fit 32 bits.
+  CudaFold(const Accumulator& a, bool is_wide);
   std::string Add(const std::string& name, const std::string& value, const std::string& place) const;
 };
 
@@ -30,6 +31,13 @@ class CudaReductionWriter {
 
  private:
   using Keep = CudaReductionPlan::Keep;
+
+  CudaFold FoldOf(const Accumulator& accumulator) const;
+  // The type of the elements of a fold's workspace.
+  std::string PartialType(const CudaFold& fold) const;
+  // The types that count outer points and packs.
+  const char* RowType() const { return CudaCountType(planned_.outer); }
+  const char* PackType() const { return CudaCountType(planned_.packs); }
 
   // A kernel for each step that leaves partial results, and one that joins the last and stores.
   void WriteSplit();

@@ -205,6 +205,11 @@ class CudaPrinter {
 std::string CudaTypeOf(const Expr& expr);
 bool FitsInt(const Expr& expr);  // kInt: the value and what it is computed from need 32 bits
 
+// Whether 32 bits may be too few to count so many points (and a launch's threads beyond the last one), and the type that counts them.
+constexpr bool IsWideCudaCount(int64_t points) { return points >= int64_t{1} << 31; }
+constexpr const char* CudaCountType(int64_t points) {
+  return IsWideCudaCount(points) ? "unsigned long" : "unsigned";
+}
 // Statements that set `variables` ("const int i3 = ...") of loops from a row-major number `linear` over them (unsigned, or
 // `unsigned long` where `wide`), and name them in the printer. Extents are Number()s.
 std::string DecodeLoops(CudaPrinter& printer, const std::vector<Loop>& loops, const std::string& linear,

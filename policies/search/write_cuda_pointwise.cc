@@ -90,7 +90,7 @@ void WriteCudaPointwise(CudaText& text, const Stage& stage, const Pointwise& who
     work.loops.back().extent /= width;
   }
   const int64_t packs = Points(work.loops);
-  const bool is_wide = packs >= int64_t{1} << 31;
+  const bool is_wide = IsWideCudaCount(packs);
   CudaKernel kernel(text, stage);
   std::vector<ExprPtr> exprs;
   for (const Store& store : work.stores) exprs.insert(exprs.end(), {store.value, store.guard, store.offset});
@@ -99,7 +99,7 @@ void WriteCudaPointwise(CudaText& text, const Stage& stage, const Pointwise& who
   const std::string threads_text = text.KnobText("THREADS", ThreadsOf(text, packs)),
                     each_text = text.KnobText("EACH", 1);
 
-  const std::string number = is_wide ? "unsigned long" : "unsigned";
+  const std::string number = CudaCountType(packs);
   const std::string each_head = fmt::format(
       "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\nconst {0} i = first + u * kThreads;\nif (i < ({0})({1})) {{\n",
       number, kernel.Number(packs));

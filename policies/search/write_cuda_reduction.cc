@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "policies/search/cuda_reduction_writer.h"
 
@@ -17,6 +18,14 @@ CudaReductionWriter::CudaReductionWriter(CudaText& text, const Stage& stage, con
       plan_(planned_.plan) {
   steps_ = work_.accumulators.empty() ? 0 : LastStep(work_) + 1;
   count_ = plan_.columns ? plan_.width : 1;
+}
+
+CudaFold CudaReductionWriter::FoldOf(const Accumulator& accumulator) const {
+  return CudaFold(accumulator, Points(work_.inner) * plan_.width > std::numeric_limits<int>::max());
+}
+
+std::string CudaReductionWriter::PartialType(const CudaFold& fold) const {
+  return fold.type == "Extreme" ? "float2" : fold.is_place ? "float4" : fold.type;
 }
 
 void CudaReductionWriter::Write() {
@@ -36,8 +45,7 @@ void CudaReductionWriter::Write() {
 
 void CudaReductionWriter::WriteSplit() {
   for (const Accumulator& accumulator : work_.accumulators) {
-    const CudaFold fold(accumulator);
-    partials_.push_back(text_.AddWorkspace(fold.is_place ? "float2" : fold.type,
+    partials_.push_back(text_.AddWorkspace(PartialType(FoldOf(accumulator)),
                                            fmt::format("{}L", planned_.outer * count_ * plan_.parts)));
   }
   for (int step = 0; step < steps_; ++step) {
@@ -75,10 +83,10 @@ void CudaReductionWriter::BeginKernel(int64_t group, int64_t threads) {
   partial_names_.clear();
   has_kept_ = false;
   for (size_t i = 0; i < partials_.size(); ++i) {
-    const CudaFold fold(work_.accumulators[i]);
     partial_names_.push_back(fmt::format("p{}", i));
-    kernel_->AddParameter(fmt::format("{}* {}", fold.is_place ? "float2" : fold.type, partial_names_.back()),
-                          partials_[i]);
+    kernel_->AddParameter(
+        fmt::format("{}* {}", PartialType(FoldOf(work_.accumulators[i])), partial_names_.back()),
+        partials_[i]);
   }
   FindLoads();
 }
@@ -147,44 +155,42 @@ std::string CudaReductionWriter::Prologue() {
                   Threads(), each_text);
   // The last pass begins with what the one before read last.
   const bool backwards = plan_.parts > 1 && !partial_names_.empty() && is_end_ && blocks_have_parts_;
-  const char* block = backwards ? "(gridDim.x - 1 - blockIdx.x)" : "blockIdx.x";
-  text +=
-      plan_.columns
-          ? fmt::format(
-                "const int lane = kGroup == 1 ? 0 : threadIdx.x / kRows;\nconst unsigned row = {} * kRows + threadIdx.x % kRows;\n",
-                block)
-          : fmt::format(
-                "const int lane = threadIdx.x % kGroup;\nconst unsigned row = {} * kRows + threadIdx.x / kGroup;\n",
-                block);
-  if (plan_.cluster > 1) {
-    text.resize(text.rfind("const unsigned row"));
-    text += fmt::format("const unsigned row = blockIdx.x / {0}, part = blockIdx.x % {0};\n", plan_.cluster);
-  }
+  std::string block = backwards ? "(gridDim.x - 1 - blockIdx.x)" : "blockIdx.x";
+  if (IsWideCudaCount(planned_.outer)) block = "(unsigned long)" + block;
+  text += plan_.columns ? "const int lane = kGroup == 1 ? 0 : threadIdx.x / kRows;\n"
+                        : "const int lane = threadIdx.x % kGroup;\n";
+  text += plan_.cluster > 1
+              ? fmt::format("const {1} row = blockIdx.x / {0};\nconst unsigned part = blockIdx.x % {0};\n",
+                            plan_.cluster, RowType())
+              : fmt::format("const {} row = {} * kRows + threadIdx.x {};\n", RowType(), block,
+                            plan_.columns ? "% kRows" : "/ kGroup");
   return text + Bounds(backwards);
 }
 
 // The outer point of the thread and the packs that it folds; the loads that all passes need.
 std::string CudaReductionWriter::Bounds(bool backwards) {
   std::string text;
-  const std::string outer = kernel_->Number(planned_.outer);
+  const std::string outer = kernel_->Number(planned_.outer), row = RowType(), pack = PackType();
   text += fmt::format(
-      "const bool is_there = row < (unsigned)({0});\nconst unsigned point = is_there ? row : (unsigned)({0}) - 1;\n",
-      outer);
-  text += DecodeLoops(*printer_, work_.outer, "point");
+      "const bool is_there = row < ({1})({0});\nconst {1} point = is_there ? row : ({1})({0}) - 1;\n", outer,
+      row);
+  text += DecodeLoops(*printer_, work_.outer, "point", IsWideCudaCount(planned_.outer));
   const std::string packs = kernel_->Number(planned_.packs);
   if (plan_.parts > 1) {
     text += fmt::format(
-        "const unsigned part = {}, per_part = ((unsigned)({}) + {}) / {};\n"
-        "const unsigned begin = min(part * per_part, (unsigned)({})), end = min(begin + per_part, (unsigned)({}));\n",
+        "const unsigned part = {0};\nconst {1} per_part = (({1})({2}) + {3}) / {4};\n",
         backwards            ? "gridDim.y - 1 - blockIdx.y"
         : blocks_have_parts_ ? "blockIdx.y"
                              : "0",
-        packs, kernel_->Number(plan_.parts - 1), kernel_->Number(plan_.parts), packs, packs);
+        pack, packs, kernel_->Number(plan_.parts - 1), kernel_->Number(plan_.parts));
+    text += fmt::format(
+        "const {0} begin = min(part * per_part, ({0})({1})), end = min(begin + per_part, ({0})({1}));\n", pack,
+        packs);
   } else if (plan_.cluster > 1) {
-    text += fmt::format("const unsigned begin = part * {0}, end = min(begin + {0}, (unsigned)({1}));\n",
+    text += fmt::format("const {0} begin = part * {1}, end = min(begin + {1}, ({0})({2}));\n", pack,
                         PerBlock(), packs);
   } else {
-    text += fmt::format("const unsigned begin = 0, end = {};\n", packs);
+    text += fmt::format("const {} begin = 0, end = {};\n", pack, packs);
   }
   if (row_loads_->size() > 0) {
     text += row_loads_->Declarations() + row_loads_->Statements(*printer_, false);

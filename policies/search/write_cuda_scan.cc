@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "policies/search/cuda_text.h"
 
@@ -150,19 +151,19 @@ class CudaScanWriter {
     CudaKernel kernel(text_, stage_);
     if (parts_ > 1) kernel.AddParameter(op_.type + "* partial", partial_);
     CudaPrinter row_printer(kernel);
-    const std::string packs = kernel.Number(work_.along.extent);
+    const std::string packs = kernel.Number(work_.along.extent), count = CudaCountType(work_.along.extent);
     std::string body = fmt::format(
         "constexpr int kThreads = {}, kEach = {}, kWidth = {}, kWarps = kThreads / 32;\n{}"
         "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;\nconst unsigned row = blockIdx.x;\n",
         threads_, each_, width_, op_.lambda);
     body += DecodeLoops(row_printer, work_.outer, "row");
     body += fmt::format(
-        "const unsigned tiles = ((unsigned)({0}) + kThreads * kEach - 1) / (kThreads * kEach);\n", packs);
+        "const {1} tiles = (({1})({0}) + kThreads * kEach - 1) / (kThreads * kEach);\n", packs, count);
     body += fmt::format(
-        "const unsigned per_part = (tiles + {0} - 1) / {0} * (kThreads * kEach), part = blockIdx.y;\n",
-        parts_);
+        "const unsigned part = blockIdx.y;\nconst {1} per_part = (tiles + {0} - 1) / {0} * (kThreads * kEach);\n",
+        parts_, count);
     body += fmt::format(
-        "const unsigned begin = part * per_part, end = min(begin + per_part, (unsigned)({}));\n", packs);
+        "const {1} begin = part * per_part, end = min(begin + per_part, ({1})({0}));\n", packs, count);
     body += fmt::format("{} carry = {};\n", op_.type, op_.start);
     if (!only_sums) {
       body +=
@@ -174,10 +175,11 @@ class CudaScanWriter {
       body += "int turn = 0;\n";
     }
     CudaLoads loads(kernel, AllLoads(), kNeighbour, width_, "[u]", "[kEach]");
-    body += fmt::format("for (unsigned tile = begin; tile < end; tile += kThreads * kEach{}) {{\n",
+    body += fmt::format("for ({} tile = begin; tile < end; tile += kThreads * kEach{}) {{\n", count,
                         only_sums ? "" : ", turn ^= 1");
-    const std::string each =
-        "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {\nconst unsigned i = tile + (warp * kEach + u) * 32 + lane;\n";
+    const std::string each = fmt::format(
+        "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\nconst {} i = tile + (warp * kEach + u) * 32 + lane;\n",
+        count);
     const std::string variable = FitsAlong() ? "const int at = int(i);\n" : "const long at = i;\n";
     CudaPrinter printer = row_printer;
     printer.SetVariable(work_.along.variable, "at");
@@ -199,6 +201,8 @@ class CudaScanWriter {
       body += Replace("[u]") + Stores(printer, loads, "[u]") + "}\n}\n}\n";
     }
     const int64_t rows = Points(work_.outer);
+    if (rows > std::numeric_limits<int>::max())
+      throw Unsupported(fmt::format("a scan of {} rows cannot be written in CUDA", rows));
     const std::string grid = parts_ > 1 ? fmt::format("dim3({}, {})", rows, parts_) : std::to_string(rows);
     kernel.Launch(only_sums ? "ScanPart" : "Scan", body, grid, std::to_string(threads_),
                   std::to_string(threads_));
@@ -213,19 +217,20 @@ class CudaScanWriter {
     const int64_t threads = points >= text_.device().multiprocessors * int64_t{256} ? 128 : 64;
     const std::string extent = kernel.Number(work_.along.extent);
     std::string body = fmt::format(
-        "constexpr int kThreads = {}, kEach = 8, kWidth = {};\n{}const unsigned point = blockIdx.x * kThreads + threadIdx.x;\n"
-        "if (point >= (unsigned)({})) return;\n",
-        threads, width_, op_.lambda, kernel.Number(points));
-    body += DecodeLoops(printer, work_.outer, "point");
+        "constexpr int kThreads = {0}, kEach = 8, kWidth = {1};\n{2}const {4} point = ({4})blockIdx.x * kThreads + threadIdx.x;\n"
+        "if (point >= ({4})({3})) return;\n",
+        threads, width_, op_.lambda, kernel.Number(points), CudaCountType(points));
+    body += DecodeLoops(printer, work_.outer, "point", IsWideCudaCount(points));
     body += fmt::format(
         "Pack<kWidth, {0}> run;\n#pragma unroll\nfor (int w = 0; w < kWidth; ++w) run.at[w] = {1};\n",
         op_.type, op_.start);
     CudaLoads loads(kernel, AllLoads(), kNeighbour, width_, "[u]", "[kEach]");
+    const char* at = IsWideCudaCount(work_.along.extent + 8) ? "long" : "int";
     const std::string each = fmt::format(
-        "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\nif (base + u < {0}) {{\nconst int at = {1}base + u{2};\n",
-        extent, work_.reverse ? extent + " - 1 - (" : "", work_.reverse ? ")" : "");
+        "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\nif (base + u < {0}) {{\nconst {3} at = {1}base + u{2};\n",
+        extent, work_.reverse ? extent + " - 1 - (" : "", work_.reverse ? ")" : "", at);
     printer.SetVariable(work_.along.variable, "at");
-    body += fmt::format("for (int base = 0; base < {}; base += kEach) {{\n", extent) + loads.Declarations() +
+    body += fmt::format("for ({} base = 0; base < {}; base += kEach) {{\n", at, extent) + loads.Declarations() +
             each;
     body += loads.Statements(printer, true) + "}\n}\n" + each +
             fmt::format("Pack<kWidth, {}> x;\n", op_.type) + Values(printer, loads, "");

@@ -32,7 +32,7 @@ export LD_LIBRARY_PATH=$3
 expect 3 "this machine has 2 GPUs" baseline --problem level1/19 --device cuda:7
 KEVIN_PYTHON=no-such-python expect 3 "there is no no-such-python" baseline --problem level1/19
 PYTHON_FAKE=no-gpu expect 3 "cannot use a GPU" baseline --problem level1/19
-expect 0 "level1/19  full  Fake 40  2.11.0+cu130  no    fp32       12.5      10.0        1.25x" baseline --problem level1/19
+expect 0 "level1/19  full  Fake 40  2.11.0+cu130  no    fp32       default  12.5      10.0        1.25x" baseline --problem level1/19
 before=$(stored)
 expect 0 "1.25x" baseline --problem level1/19
 [ "$(stored)" = "$before" ] || fail "what is stored was measured again"
@@ -41,8 +41,14 @@ expect 0 "1.25x" baseline --problem level1/19 --again
 expect 0 '"event":"baseline","problem":"level1/19","size":"full","tf32":false,"device":"Fake 40"' \
   baseline --problem level1/19 level1/20 --json
 [ "$(wc -l <out.txt)" = 2 ] || fail "--json prints one line a problem: $(cat out.txt)"
-expect 0 "no    bf16       12.5" baseline --problem level1/19 --precision bf16
+expect 0 "no    bf16       default  12.5" baseline --problem level1/19 --precision bf16
 [ "$(files)" = 3 ] || fail "bf16 was not measured apart from fp32"
+expect 0 "no    fp32       max-autotune  12.5" baseline --problem level1/19 --mode max-autotune
+grep -q "torch.compile 2.11.0+cu130 (max-autotune) of" err.txt || fail "the first line does not name the mode: $(cat err.txt)"
+[ "$(files)" = 4 ] || fail "max-autotune was not measured apart from the default"
+expect 0 '"mode":"max-autotune"' baseline --problem level1/19 --mode max-autotune --json
+expect 2 "max-autotune" baseline --problem level1/19 --mode fastest
+expect 2 "on a CPU eager alone" baseline --problem level1/19 --mode max-autotune --device cpu
 expect 2 "about float32 products" baseline --problem level1/19 --precision bf16 --tf32 reference
 PYTHON_FAKE=failure expect 0 "Unsupported: it" baseline --problem level1/21
 before=$(stored)

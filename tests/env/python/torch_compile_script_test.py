@@ -230,8 +230,8 @@ class Program(unittest.TestCase):
 
     @unittest.skipIf(torch.cuda.is_available(), "there is a GPU")
     def test_without_a_gpu(self):
-        job = {"problem": "p", "reference": "def forward(x):\n    return x\n", "inputs": [], "tf32": False, "device": 0,
-               "seconds": 0}
+        job = {"problem": "p", "reference": "def forward(x):\n    return x\n", "inputs": [], "tf32": False, "mode": "default",
+               "device": 0, "seconds": 0}
         answers = self.ask(job=json.dumps(job) + "\n")
         self.assertEqual(answers[-1], {"error": "Python's torch cannot use a GPU", "machine": True})
         self.assertEqual(self.ask(job="no JSON\n")[-1]["machine"], False)

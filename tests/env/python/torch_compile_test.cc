@@ -96,6 +96,7 @@ TEST_CASE("the script gets the problem and returns times") {
   const Fixture fixture;
   TorchCompileRequest request = fixture.Request();
   request.tf32 = true;
+  request.mode = "max-autotune";
   std::vector<std::string> phases;
   request.on_phase = [&](const std::string& phase) { phases.push_back(phase); };
   const Baseline baseline = fixture.Measure("", request);
@@ -105,6 +106,7 @@ TEST_CASE("the script gets the problem and returns times") {
   CHECK((baseline.problem == "level1/19" && baseline.torch_version == "2.11.0+cu130"));
   CHECK((baseline.key.problem_hash == fixture.problem.content_hash && baseline.key.size == "full"));
   CHECK((baseline.key.device_model == "Fake GPU" && baseline.key.driver == "13000" && baseline.key.tf32));
+  CHECK(baseline.key.mode == "max-autotune");
   CHECK((baseline.measured_at.size() == 20 && baseline.measured_at.starts_with("20")));
   CHECK(phases == std::vector<std::string>{"compile", "measure"});
 
@@ -112,6 +114,7 @@ TEST_CASE("the script gets the problem and returns times") {
   REQUIRE(log.size() == 3);
   const auto job = nlohmann::json::parse(log[1]);
   CHECK((job["problem"] == "level1/19" && job["reference"] == fixture.problem.reference));
+  CHECK(job["mode"] == "max-autotune");
   CHECK((job["tf32"] == true && job["device"] == 3 && job["seconds"] == 2));
   REQUIRE(job["inputs"].size() == 1);
   CHECK(job["inputs"][0]["shape"] == std::vector<int>{64, 8});
@@ -284,7 +287,8 @@ TEST_CASE("baselines are stored by what they depend on") {
         BaselineKey{first.key.problem_hash, "full", true, "Fake GPU", "13000"},
         BaselineKey{first.key.problem_hash, "full", false, "Other GPU", "13000"},
         BaselineKey{first.key.problem_hash, "full", false, "Fake GPU", "13010"},
-        BaselineKey{first.key.problem_hash, "full", false, "Fake GPU", "13000", "bf16"}})
+        BaselineKey{first.key.problem_hash, "full", false, "Fake GPU", "13000", "bf16"},
+        BaselineKey{first.key.problem_hash, "full", false, "Fake GPU", "13000", "fp32", "max-autotune"}})
     CHECK_FALSE(store.Find(other));
 
   Baseline later = first;
