@@ -151,6 +151,7 @@ class Bench {
                             row.speedup->low, row.speedup->high, row.reference_us);
     fmt::print("{:<12} {:<14} {}{:.1f} us, text {:.1f} ms, compile {:.1f} s  {}\n", row.id, row.outcome,
                speedup, row.candidate_us, row.text_ms, row.compile_s, row.reason.substr(0, 200));
+    std::fflush(stdout);
   }
 
   void PrintTotals() const {

@@ -2,7 +2,7 @@
 """The search policy's first texts in CUDA at odd sizes above 2^31 elements: one problem for each kind of stage.
 
     large_sizes.py FOLDER               writes the problems as FOLDER/large/*.toml
-    large_sizes.py FOLDER BENCH_SEARCH [--device cuda:0] [--precision fp32] [--only relu,argmax_flat]
+    large_sizes.py FOLDER --bench BENCH_SEARCH [--device cuda:0] [--precision fp32] [--only relu,argmax_flat]
                                         writes them, then has each text compared with eager in one verified call
 
 Sizes are primes where possible, so that no vector access divides a row. A problem needs up to some 100 GB of the GPU's memory, so
@@ -11,6 +11,7 @@ that they are judged one at a time. Exit code 1 where one was not correct."""
 import argparse
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 
@@ -129,7 +130,7 @@ def write(folder, names):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
-    parser.add_argument("bench_search", nargs="*", help="the program, with what starts it (kevin --exec bench_search)")
+    parser.add_argument("--bench", help='the program, with what starts it ("kevin --exec bench_search")')
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--size", default="full")
@@ -137,13 +138,16 @@ def main():
     options = parser.parse_args()
     names = options.only.split(",") if options.only else list(PROBLEMS)
     write(options.folder, names)
-    if not options.bench_search:
+    if not options.bench:
         return 0
-    command = [*options.bench_search, "--suite", "large", "--size", options.size, "--device", options.device,
+    command = [*shlex.split(options.bench), "--suite", "large", "--size", options.size, "--device", options.device,
                "--precision", options.precision, "--parallel", "1"]
-    run = subprocess.run(command, env={**os.environ, "KEVIN_PROBLEMS": options.folder}, stdout=subprocess.PIPE, text=True)
-    print(run.stdout, end="")
-    correct = sum(" measured " in line for line in run.stdout.splitlines() if line.strip().startswith("large/"))
+    correct = 0
+    bench = subprocess.Popen(command, env={**os.environ, "KEVIN_PROBLEMS": options.folder}, stdout=subprocess.PIPE, text=True)
+    for line in bench.stdout:  # as they come: a run that is stopped has shown what it judged
+        print(line, end="", flush=True)
+        correct += line.startswith("large/") and " measured " in line
+    bench.wait()
     print(f"{correct} of {len(names)} correct")
     return 0 if correct == len(names) else 1
 

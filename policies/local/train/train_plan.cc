@@ -55,6 +55,13 @@ Widths WidthsOf(const ModelConfig& c) {
   return widths;
 }
 
+// Bytes of activations a token: those that all layers keep, and those of one layer in its backward pass, when the logits are
+// gone.
+struct OfToken {
+  int64_t all_layers = 0, one_layer = 0;
+  int64_t Total() const { return all_layers + one_layer; }
+};
+
 class Planner {
  public:
   Planner(const ModelConfig& config, const TrainOptions& options, const TrainPlanRequest& request)
@@ -65,10 +72,10 @@ class Planner {
     const int64_t layer = (WidthsOf(config_).attention + WidthsOf(config_).ffn) * bytes_;
     const int64_t inputs = static_cast<int64_t>(config_.layers) * config_.hidden * bytes_;
     const int64_t ends = 4 * config_.hidden * bytes_;  // embedding, last norm, and what flows back
-    whole_token_ = config_.layers * layer + ends + layer / 2,
-    recomputed_token_ = inputs + ends + layer + layer / 2;
+    kept_ = {config_.layers * layer + ends, layer / 2};
+    recomputed_ = {inputs + ends, layer + layer / 2};
     plan_.recompute = options_.recompute || options_.shard;
-    plan_.recomputed = pass_ * recomputed_token_;
+    plan_.recomputed = pass_ * recomputed_.Total();
     plan_.logits = std::min(options_.logits_tokens, pass_) * config_.vocabulary * (2 * bytes_ + 4);
     Decide();
     Describe();
@@ -154,14 +161,14 @@ class Planner {
 
   void Decide() {
     const int64_t usable = Usable(request_.device_bytes), copies = copies_.here * Copy();
-    const auto learning = [&](int64_t token) {
-      return Fixed() + copies + std::max(pass_ * token + plan_.logits, plan_.gathering);
+    const auto learning = [&](const OfToken& token) {
+      const int64_t pass = pass_ * token.all_layers + std::max(pass_ * token.one_layer, plan_.logits);
+      return Fixed() + copies + std::max(pass, plan_.gathering);
     };
     const bool known = request_.device_bytes > 0;
-    if (known && !plan_.recompute && options_.choose_recompute)
-      plan_.recompute = learning(whole_token_) > usable;
-    const int64_t token = plan_.recompute ? recomputed_token_ : whole_token_;
-    plan_.activations = pass_ * token;
+    if (known && !plan_.recompute && options_.choose_recompute) plan_.recompute = learning(kept_) > usable;
+    const OfToken& token = plan_.recompute ? recomputed_ : kept_;
+    plan_.activations = pass_ * token.Total();
     plan_.learning = learning(token);
     plan_.transient = plan_.learning - copies - Fixed() + plan_.gradients - sums_;
     plan_.sampling = whole_ > 0 || request_.context_tokens > 0 || copies > 0
@@ -182,8 +189,9 @@ class Planner {
                                  Gb(request_.device_bytes), Gb(std::max<int64_t>(usable, 0)));
     fits_there_ = copies_.there_bytes == 0 || plan_.there <= Usable(copies_.there_bytes);
     plan_.fits = plan_.fits_here && fits_there_;
-    plan_.tokens_that_fit =
-        known ? std::max<int64_t>(0, (usable - Fixed() - copies - plan_.logits) / token) : 0;
+    const int64_t room = usable - Fixed() - copies;
+    const int64_t fit = std::min(room / token.Total(), (room - plan_.logits) / token.all_layers);
+    plan_.tokens_that_fit = known ? std::max<int64_t>(0, fit) : 0;
     std::vector<std::string> ways;
     if (!fits_there_) AdviseThere(&ways);
     if (!plan_.fits_here) Advise(usable, &ways);
@@ -262,6 +270,8 @@ class Planner {
                               Gb(plan_.gradients), Gb(plan_.optimizer),
                               options_.adam.on_cpu ? " (in main memory)" : "", Gb(plan_.activations),
                               PassText(), plan_.recompute ? ", recomputed" : "", Gb(plan_.logits));
+    plan_.text += fmt::format(" (not beside {} of these)",
+                              Gb(pass_ * (plan_.recompute ? recomputed_ : kept_).one_layer));
     if (copies_.here > 0) plan_.text += ", " + CopiesText(copies_.here);
     plan_.text += fmt::format(": {} while learning", Gb(plan_.learning));
     if (copies_.here > 0 && request_.context_tokens == 0)
@@ -304,7 +314,7 @@ class Planner {
   int64_t sums_ = 0;              // of gradients over a step
   int64_t whole_ = 0;             // sharded, while all weights are there
   int64_t ends_ = 0, layer_ = 0;  // numbers; sharded
-  int64_t whole_token_ = 0, recomputed_token_ = 0;
+  OfToken kept_, recomputed_;
   bool fits_there_ = false;
   TrainPlan plan_;
 };
