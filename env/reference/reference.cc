@@ -254,7 +254,11 @@ void Reference::Activate() {
 Reference::~Reference() {
   const bool is_on_cuda = impl_ && impl_->device.is_cuda();
   impl_.reset();
-  if (is_on_cuda) ReleaseTorchCache();
+  if (!is_on_cuda) return;
+  try {
+    ReleaseTorchCache();
+  } catch (const c10::Error&) {  // the device has failed; who destroys this is throwing for that reason
+  }
 }
 Reference::Reference(Reference&&) noexcept = default;
 

@@ -203,13 +203,13 @@ bool IsCudaMatrix(const Program& program, const Contraction& c, const CudaOperan
 bool SuitsCudaWgmma(const Program& program, const Task& task, const Contraction& c, const CudaOperand& left,
                     const CudaOperand& right) {
   if (!HasCudaWgmma(task.device) || CudaProductType(program, c) == "float32") return false;
-  if (Points(c.k) < 32 || Points(c.m) < 32 || Points(c.n) < 32) return false;
+  if (Points(c.k) < 32 || Points(c.m) < 16 || Points(c.n) < 32) return false;
   const bool limited = std::any_of(c.k_limits.begin(), c.k_limits.end(),
                                    [](const ExprPtr& limit) { return limit != nullptr; });
   const auto is_ready = [&](const CudaOperand& o, const ExprPtr& value, bool is_left) {
     return !limited && (IsCudaMatrix(program, c, o) || PaysCudaPack(program, o, value, c, is_left));
   };
-  if (is_ready(left, c.lhs, true) && is_ready(right, c.rhs, false)) return true;
+  if (Points(c.m) >= 32 && is_ready(left, c.lhs, true) && is_ready(right, c.rhs, false)) return true;
   const double flops = 2.0 * static_cast<double>(Points(c.batch) * Points(c.m)) *
                        static_cast<double>(Points(c.n) * Points(c.k));
   return flops > 1e8 && ReadCudaWindows(program, c, right).has_value();

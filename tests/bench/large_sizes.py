@@ -49,7 +49,7 @@ PROBLEMS = {
                  [("x", ["B", "C", "H", "H"], "")], ["B", "C", "(H - 1)/2 + 1", "(H - 1)/2 + 1"], 1),
     "cumsum_rows": ("torch.cumsum(x, 1)", SQUARE, X, ["N", "N"], "N"),
     "cumsum_columns": ("torch.cumsum(x, 0)", SQUARE, X, ["N", "N"], "N"),
-    "cummax_long": ("torch.cummax(x, 1)[0]", {"B": 1, "N": PRIME * PRIME}, [("x", ["B", "N"], "")], ["B", "N"], 1),
+    "cumsum_long": ("torch.cumsum(x, 1)", {"B": 1, "N": PRIME * PRIME}, [("x", ["B", "N"], "")], ["B", "N"], "N"),
     "matmul": ("torch.matmul(a, b)", {"N": PRIME, "K": 61}, [("a", ["N", "K"], ""), ("b", ["K", "N"], "")], ["N", "N"], "K"),
     "matmul_long_sum": ("torch.matmul(a, x)", {"N": PRIME, "M": 3}, [("a", ["M", "N"], ""), ("x", ["N", "N"], "")], ["M", "N"], "N"),
     "batches": ("torch.bmm(a, b)", {"B": 8209, "M": 521, "K": 67, "N": 503},
@@ -65,7 +65,7 @@ PROBLEMS = {
     "mse": ("torch.mse_loss(x, y)", SQUARE, X + [("y", ["N", "N"], "")], [], "N*N"),
     "cross_entropy": ("torch.cross_entropy_loss(x, t)", SQUARE,
                       X + [("t", ["N"], 'dtype = "int64", distribution = "uniform01", scale = "N"')], [], "N"),
-    "recurrence": ("", {"T": 509, "B": 8209, "H": 521}, [("x", ["T", "B", "H"], ""), ("w", ["H"], "")], ["T", "B", "H"], "T"),
+    "recurrence": ("", {"T": 509, "B": 8209, "H": 521}, [("x", ["T", "B", "H"], ""), ("w", ["H"], 'distribution = "uniform"')], ["T", "B", "H"], "T"),
 }
 LOOP = """    h = torch.zeros_like(x[0])
     states: List[Tensor] = []

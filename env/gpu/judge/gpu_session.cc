@@ -63,10 +63,21 @@ GpuSession::GpuSession(GpuSessionOptions options)
     reference_->BindSlot(static_cast<size_t>(slot), views);
   }
   Draw(0);
-  for (int i = 0; i < kWarmRuns; ++i) WarmReference(0);
-  reference_us_ = TimeReferenceUs(0);
+  WarmAndTimeReference();
   reference_->SlotOutputs(0, sized_.outputs);  // throws if the problem file and its reference disagree
   MeasureFloor(1);
+}
+
+void GpuSession::WarmAndTimeReference() {
+  try {
+    for (int i = 0; i < kWarmRuns; ++i) WarmReference(0);
+    reference_us_ = TimeReferenceUs(0);
+  } catch (const DriverError& error) {
+    if (!error.fatal()) throw;
+    throw Error(ExitCode::kBadRequest,
+                options_.problem.id + ": the reference itself makes the GPU fail: " + error.text(),
+                "an index of its inputs may be out of range, or an operator of torch not work at this --size");
+  }
 }
 
 // The memory is free only when nobody maps it.

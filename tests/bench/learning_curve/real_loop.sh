@@ -63,7 +63,7 @@ for seed in $seeds; do
     --judge cpu --threads 1 --size small --max-tokens 330 --checkpoint-every 3
     --eval-suite level1/11 --eval-samples 2 --eval-turns 2 --test-suite level1/7)
   part grpo train grpo "${online[@]}" --algorithm grpo --db grpo.db --steps "${GRPO_STEPS:-24}" --eval-every 8 \
-    --learning-rate "${GRPO_RATE:-8e-5}" --max-grad-norm 0.5 --constant-tokens 300
+    --learning-rate "${GRPO_RATE:-8e-5}" --max-grad-norm 0.5 --constant-tokens 300 --keep-cut-off
   part tpt train tpt "${online[@]}" --algorithm tpt --db tpt.db --steps "${TPT_STEPS:-8}" --eval-every 4 \
     --learning-rate "${TPT_RATE:-2e-4}" --updates 4
   "$kevin" report --train grpo --train tpt

@@ -170,6 +170,58 @@ TEST_CASE("a kernel whose workspaces do not fit beside other problems is judged 
   CHECK(IsMeasured(fits));
 }
 
+// Half of its indices lie outside the table: the device fails, and with it the process that judges.
+TEST_CASE("a reference that makes the GPU fail is an error of its problem, and the next problem is judged") {
+  if (!SharedGpu()) return;
+  const Problem problem = ParseProblem(R"(
+id = "mine/1"
+name = "Rows"
+families = ["indexing"]
+reference = '''
+def forward(table, i):
+    return torch.embedding(table, i)
+'''
+[sizes.small]
+N = 1024
+[sizes.full]
+N = 1024
+[[inputs]]
+name = "table"
+shape = ["N", "N"]
+[[inputs]]
+name = "i"
+shape = ["N"]
+dtype = "int64"
+distribution = "uniform01"
+scale = "2*N"
+[[outputs]]
+name = "out"
+shape = ["N", "N"]
+[cost]
+flops = 1
+bytes = 1
+min_flops = 0
+min_bytes = 0
+)",
+                                       "mine.toml");
+  const Candidate kernel{
+      "cuda",
+      "__global__ void rows(float* out) { out[blockIdx.x * 1024 + threadIdx.x] = 0; }\n"
+      "void launch(const float* table, const long* i, float* out) { rows<<<N, 1024>>>(out); }\n"};
+  EvaluateOptions options;
+  options.workload.size = "small";
+  std::string what;
+  try {
+    SharedGpu()->Evaluate(problem, kernel, options);
+  } catch (const Error& error) {
+    what = error.what();
+    CHECK(error.code() == ExitCode::kBadRequest);
+  }
+  std::printf("%s\n", what.c_str());
+  CHECK(what.starts_with("mine/1: "));
+  CHECK(IsMeasured(Judge(CorrectGpuKernels().front()).outcome));
+}
+
 // The standing check of the clock: eager's own form, four numbers at once.
 TEST_CASE("a kernel in eager's form is as fast as eager") {
   if (!SharedGpu()) return;
