@@ -141,16 +141,14 @@ void AddBaselineFields(const std::optional<Baseline>& baseline, const char* spee
       known && speedup.is_number() ? Json(*OverBaseline(baseline, speedup.get<double>())) : Json();
 }
 
-const std::vector<std::string> kBaselineHeading = {"problem",    "size",      "device",    "torch",
-                                                   "TF32",       "precision", "mode",      "eager us",
-                                                   "compile us", "over eager", "compile s", "max error",
-                                                   "note"};
+const std::vector<std::string> kBaselineHeading = {
+    "problem",  "size",       "device",     "torch",     "TF32",      "precision", "mode",
+    "eager us", "compile us", "over eager", "compile s", "max error", "note"};
 
 std::vector<std::string> BaselineRow(const Baseline& b) {
-  std::vector<std::string> row = {b.problem,       b.key.size,
-                                  b.key.device_model, b.torch_version,
-                                  b.key.tf32 ? "yes" : "no", b.key.precision,
-                                  b.key.mode};
+  std::vector<std::string> row = {
+      b.problem,       b.key.size, b.key.device_model, b.torch_version, b.key.tf32 ? "yes" : "no",
+      b.key.precision, b.key.mode};
   if (b.failure.empty() && !b.HasCompiled()) {
     row.insert(row.end(), {fmt::format("{:.1f}", b.eager_us), "", "", "", "", ""});
   } else if (b.failure.empty()) {

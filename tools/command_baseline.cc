@@ -90,7 +90,10 @@ class Meter {
 class GpuMeter final : public Meter {
  public:
   GpuMeter(const BaselineOptions& options, GpuFound gpu)
-      : tf32_(options.asked.tf32 == "reference"), mode_(options.mode), gpu_(std::move(gpu)), python_(FindPythonTorch()) {}
+      : tf32_(options.asked.tf32 == "reference"),
+        mode_(options.mode),
+        gpu_(std::move(gpu)),
+        python_(FindPythonTorch()) {}
 
   std::string What() const override {
     return fmt::format("torch.compile {}{} of {}, on cuda:{}: {}", python_.torch_version,

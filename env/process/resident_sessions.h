@@ -74,6 +74,12 @@ class OutOfMemory : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The reference made the device fail: no call can succeed in this process, whatever room there is.
+class DeviceFailed : public Error {
+ public:
+  using Error::Error;
+};
+
 // OutOfMemory, or by the words of torch and of CUDA's libraries, whose exceptions are of several types.
 inline bool IsOutOfMemory(const std::exception& error) {
   if (dynamic_cast<const OutOfMemory*>(&error) || dynamic_cast<const std::bad_alloc*>(&error)) return true;
@@ -86,13 +92,15 @@ inline bool IsOutOfMemory(const std::exception& error) {
 }
 
 // The result of `attempt`. Where it runs out of memory, or fails with an Error while other sessions are resident, all
-// sessions are dropped, `release_caches` gives back what their allocators keep, and it is attempted once more, alone.
-// Throws what the attempt throws; Error(kBroken) where memory is too little even then.
+// sessions are dropped, `release_caches` gives back what their allocators keep, and it is attempted once more, alone; not after
+// DeviceFailed. Throws what the attempt throws; Error(kBroken) where memory is too little even then.
 template <typename Session, typename Attempt, typename Release>
 auto AttemptWithRoom(ResidentSessions<Session>& sessions, const Attempt& attempt,
                      const Release& release_caches) {
   try {
     return attempt();
+  } catch (const DeviceFailed&) {
+    throw;
   } catch (const Error& error) {
     if (sessions.size() < 2 && !IsOutOfMemory(error)) throw;
   } catch (const std::exception& error) {

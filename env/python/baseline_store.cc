@@ -36,22 +36,14 @@ std::string FileName(const Baseline& baseline) {
 }
 
 ordered_json ToJson(const Baseline& b) {
-  return {{"problem", b.problem},
-          {"problem_hash", b.key.problem_hash},
-          {"size", b.key.size},
-          {"tf32", b.key.tf32},
-          {"precision", b.key.precision},
-          {"mode", b.key.mode},
-          {"device", b.key.device_model},
-          {"driver", b.key.driver},
-          {"torch", b.torch_version},
-          {"measured_at", b.measured_at},
-          {"failure", b.failure},
-          {"eager_us", b.eager_us},
-          {"compiled_us", b.compiled_us},
-          {"compile_s", b.compile_s},
-          {"max_error", b.max_error},
-          {"pairs", b.pairs}};
+  return {{"problem", b.problem},         {"problem_hash", b.key.problem_hash},
+          {"size", b.key.size},           {"tf32", b.key.tf32},
+          {"precision", b.key.precision}, {"mode", b.key.mode},
+          {"device", b.key.device_model}, {"driver", b.key.driver},
+          {"torch", b.torch_version},     {"measured_at", b.measured_at},
+          {"failure", b.failure},         {"eager_us", b.eager_us},
+          {"compiled_us", b.compiled_us}, {"compile_s", b.compile_s},
+          {"max_error", b.max_error},     {"pairs", b.pairs}};
 }
 
 std::optional<Baseline> FromFile(const fs::path& path) {
@@ -59,8 +51,12 @@ std::optional<Baseline> FromFile(const fs::path& path) {
   try {
     const auto json = ordered_json::parse(file);
     Baseline b;
-    b.key = {json.at("problem_hash"), json.at("size"),   json.at("tf32"),
-             json.at("device"),       json.at("driver"), json.value("precision", "fp32"),
+    b.key = {json.at("problem_hash"),
+             json.at("size"),
+             json.at("tf32"),
+             json.at("device"),
+             json.at("driver"),
+             json.value("precision", "fp32"),
              json.value("mode", "default")};
     b.problem = json.at("problem");
     b.torch_version = json.at("torch");

@@ -18,7 +18,7 @@ struct BaselineKey {
   std::string device_model;  // "NVIDIA H200"; "cpu: AMD EPYC, 2 threads"
   std::string driver;        // the CUDA version of the driver, "13000"; empty for a CPU
   std::string precision = "fp32";
-  std::string mode = "default";  // of torch.compile: "max-autotune"; of a CPU, where eager alone is measured, "default"
+  std::string mode = "default";  // of torch.compile; "default" on a CPU, where eager alone is measured
 };
 
 struct Baseline {
@@ -46,7 +46,7 @@ class BaselineStore {
 
   // The latest baseline, of this version of torch if given. A file that cannot be read counts as absent.
   std::optional<Baseline> Find(const BaselineKey& key, const std::string& torch_version = "") const;
-  // All baselines of a problem: every size, device and version; the latest last.
+  // All baselines of a problem: of every size, device, version, precision and mode; the latest last.
   std::vector<Baseline> OfProblem(const std::string& problem_hash) const;
   // Replaces the baseline with the same key and version, by a rename. Throws Error(kBroken) if it cannot be
   // written.

@@ -28,6 +28,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kVersionLimit_s = 30;
 constexpr double kStopLook_s = 0.2;
+constexpr const char* kDefaultMode = "default";
+constexpr double kTuningFactor = 4;  // of the limit, in the modes that tune
 
 constexpr const char* kHowToGetPython =
     "install torch 2.11 with CUDA for python3, or set KEVIN_PYTHON to a Python that has it";
@@ -83,13 +85,14 @@ class Measurement {
   explicit Measurement(const TorchCompileRequest& request)
       : request_(request),
         lock_name_(DeviceLock::NameOfGpu(request.gpu.pci_bus)),
-        left_s_(request.limit_s),
+        left_s_(request.mode == kDefaultMode ? request.limit_s : kTuningFactor * request.limit_s),
         work_(fs::temp_directory_path(), "kevin-baseline-"),
         python_(Start(request, work_.path())) {}
 
   // Times or an `error`.
   json Run(const std::string& job) {
-    Lock(LockMode::kShared);
+    // What is tuned is timed while it compiles.
+    Lock(request_.mode == kDefaultMode ? LockMode::kShared : LockMode::kExclusive);
     python_.Write(job);
     std::string line;
     while (true) {
@@ -100,7 +103,9 @@ class Measurement {
         throw Error(ExitCode::kInterrupted, "interrupted while torch.compile was measured");
       if (event == PythonProcess::Event::kTimedOut) {
         if (left_s_ > 0) continue;
-        return {{"error", fmt::format("not finished after {:g} s, in phase: {}", request_.limit_s, phase_)}};
+        return {{"error", fmt::format("not finished after {:g} s, in phase: {}",
+                                      (request_.mode == kDefaultMode ? 1 : kTuningFactor) * request_.limit_s,
+                                      phase_)}};
       }
       if (event == PythonProcess::Event::kEnded) ThrowEnd();
       json answer = ParseAnswer(line);
@@ -117,7 +122,7 @@ class Measurement {
     sandbox.work = work;
     sandbox.visible.assign(request.python.folders.begin(), request.python.folders.end());
     sandbox.visible.push_back(request.script.parent_path());
-    sandbox.cpu_limit_s = request.limit_s * UsableCpus();
+    sandbox.cpu_limit_s = kTuningFactor * request.limit_s * UsableCpus();
     sandbox.gpu = true;
     return PythonProcess(argv, &sandbox);
   }
@@ -192,7 +197,7 @@ PythonTorch FindPythonTorch(const PythonUse& use) {
 }
 
 std::vector<std::string> TorchCompileModes() {
-  return {"default", "max-autotune", "max-autotune-no-cudagraphs"};
+  return {kDefaultMode, "max-autotune", "max-autotune-no-cudagraphs"};
 }
 
 BaselineKey KeyOfBaseline(const Problem& problem, const std::string& size, bool tf32, const GpuFound& gpu,

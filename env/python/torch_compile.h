@@ -41,7 +41,8 @@ struct TorchCompileRequest {
   GpuFound gpu;
   PythonTorch python;
   std::filesystem::path script = TorchCompileScript();
-  double limit_s = 900;  // of all work, without waiting for the GPU's lock
+  double limit_s =
+      900;  // of all work, without waiting for the GPU's lock; four times as long in modes that tune
   double measure_s = 2;  // of pairs; there are at least 20
   // The reference is the text of others. False: without a sandbox, for a script that runs none of it.
   bool sandboxed = true;
@@ -50,17 +51,18 @@ struct TorchCompileRequest {
   const std::atomic<bool>* stop = nullptr;  // not owned; true interrupts the measurement
 };
 
-// The values of torch.compile's `mode` that can be measured. Of those that tune, "max-autotune" also replays CUDA graphs: each
-// call copies its inputs to where the graph reads them. The clock sees no gaps between launches, which is what they save.
+// The values of torch.compile's `mode` that can be measured. Of those that tune, "max-autotune" also replays CUDA
+// graphs: each call copies its inputs to where the graph reads them. The clock does not measure gaps between launches,
+// which is what they save.
 std::vector<std::string> TorchCompileModes();
 
 // The key of its result.
 BaselineKey KeyOfBaseline(const Problem& problem, const std::string& size, bool tf32, const GpuFound& gpu,
                           const std::string& mode = "default");
 
-// Blocks, about 30 s. An error of this problem (it does not compile, takes too long, or its results differ)
-// is the result's `failure`. Stores nothing. Holds the GPU's lock shared while it compiles and exclusively
-// while it measures. Throws Error: kMachine if this Python cannot use a GPU, kBroken if it ends without an
+// Blocks, about 30 s, minutes in modes that tune. An error of this problem (it does not compile, takes too long, or its results differ)
+// is the result's `failure`. Stores nothing. Holds the GPU's lock shared while it compiles (exclusively
+// in modes that tune) and exclusively while it measures. Throws Error: kMachine if this Python cannot use a GPU, kBroken if it ends without an
 // answer, kInterrupted after `stop`. The script runs in a sandbox (PythonSandbox), its cache in a folder that is
 // removed.
 Baseline MeasureTorchCompile(const Problem& problem, const TorchCompileRequest& request);

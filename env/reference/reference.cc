@@ -257,7 +257,7 @@ Reference::~Reference() {
   if (!is_on_cuda) return;
   try {
     ReleaseTorchCache();
-  } catch (const c10::Error&) {  // the device has failed; who destroys this is throwing for that reason
+  } catch (const c10::Error&) {  // the device has failed; its error is reported elsewhere
   }
 }
 Reference::Reference(Reference&&) noexcept = default;

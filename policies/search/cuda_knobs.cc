@@ -21,6 +21,7 @@ std::vector<Knob> KnobsOfStage(const CudaText& text, const Stage& stage) {
     return CudaPointwiseKnobs(text, stage, *pointwise);
   if (const auto* reduction = std::get_if<Reduction>(&stage.work))
     return CudaReductionKnobs(text, *reduction);
+  if (const auto* scan = std::get_if<Scan>(&stage.work)) return CudaScanKnobs(text, *scan);
   if (const auto* contraction = std::get_if<Contraction>(&stage.work))
     return CudaContractionKnobs(text.program(), text.task(), *contraction);
   if (const auto* attention = std::get_if<Attention>(&stage.work))

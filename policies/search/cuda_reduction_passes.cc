@@ -143,7 +143,8 @@ std::string CudaReductionWriter::EachHead() const {
   const std::string guard =
       whole_ && plan_.cluster == 1 && !has_group_knob_ && is_exact_ ? "{\n" : "if (i < end) {\n";
   return fmt::format(
-      "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\nconst {} i = base + u * kGroup;\n{}", PackType(), guard);
+      "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\nconst {} i = base + u * kGroup;\n{}", PackType(),
+      guard);
 }
 
 std::string CudaReductionWriter::Pass(int pass) {
@@ -178,8 +179,8 @@ std::string CudaReductionWriter::Pass(int pass) {
   if (is_last) body = "if (is_there) {\n" + body + "}\n";
   if (IsNested()) return Nested(body);
   if (whole_) return fmt::format("{{\nconst {} base = begin + lane;\n{}}}\n", PackType(), body);
-  return fmt::format("for ({} base = begin + lane; base < end; base += kGroup * kEach) {{\n{}}}\n", PackType(),
-                     body);
+  return fmt::format("for ({} base = begin + lane; base < end; base += kGroup * kEach) {{\n{}}}\n",
+                     PackType(), body);
 }
 
 std::string CudaReductionWriter::SharedAt(size_t load) const {

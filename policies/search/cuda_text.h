@@ -205,7 +205,8 @@ class CudaPrinter {
 std::string CudaTypeOf(const Expr& expr);
 bool FitsInt(const Expr& expr);  // kInt: the value and what it is computed from need 32 bits
 
-// Whether 32 bits may be too few to count so many points (and a launch's threads beyond the last one), and the type that counts them.
+// Whether 32 bits may be too few to count so many points (and a launch's threads beyond the last one), and the type
+// that counts them.
 constexpr bool IsWideCudaCount(int64_t points) { return points >= int64_t{1} << 31; }
 constexpr const char* CudaCountType(int64_t points) {
   return IsWideCudaCount(points) ? "unsigned long" : "unsigned";
@@ -299,6 +300,7 @@ size_t WriteCudaProductGroup(CudaText& text, size_t at);
 // Knobs by their names without suffix; `stage` is not set.
 std::vector<Knob> CudaPointwiseKnobs(const CudaText& text, const Stage& stage, const Pointwise& work);
 std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work);
+std::vector<Knob> CudaScanKnobs(const CudaText& text, const Scan& work);
 std::vector<Knob> CudaAttentionKnobs(const Program& program, const Task& task, const Attention& work);
 std::vector<Knob> CudaContractionKnobs(const Program& program, const Task& task, const Contraction& work);
 

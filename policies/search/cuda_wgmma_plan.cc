@@ -212,7 +212,9 @@ bool SuitsCudaWgmma(const Program& program, const Task& task, const Contraction&
   if (Points(c.m) >= 32 && is_ready(left, c.lhs, true) && is_ready(right, c.rhs, false)) return true;
   const double flops = 2.0 * static_cast<double>(Points(c.batch) * Points(c.m)) *
                        static_cast<double>(Points(c.n) * Points(c.k));
-  return flops > 1e8 && ReadCudaWindows(program, c, right).has_value();
+  if (flops <= 1e8) return false;
+  const std::optional<CudaWindows> windows = ReadCudaWindows(program, c, right);
+  return windows && (Points(c.m) >= 32 || Points(windows->Taps(c)) > 1);
 }
 
 CudaWgmmaChoice ChooseCudaWgmma(const Task& task, const Contraction& c, bool few) {

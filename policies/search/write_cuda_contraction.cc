@@ -219,7 +219,8 @@ std::string CudaProductWriter::SharedBytes() const {
 namespace {
 
 bool CudaSuitsTiles(const Program& program, const Contraction& c) {
-  constexpr int64_t kMost = (int64_t{1} << 31) - 1024;
+  // The kernels count in 32 bits, beyond the last term by a share of the sum, whose tiles are whole.
+  constexpr int64_t kMost = (int64_t{1} << 31) - (1 << 24);
   if (std::max({Points(c.batch), Points(c.m), Points(c.n), Points(c.k)}) > kMost) return false;
   if (Points(c.batch) * ((Points(c.m) + 31) / 32) * ((Points(c.n) + 31) / 32) > kMost) return false;
   for (const auto& [operand, lines] : {std::pair(c.lhs, c.m), std::pair(c.rhs, c.n)}) {

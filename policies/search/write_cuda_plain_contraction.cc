@@ -51,6 +51,8 @@ void WriteCudaPlainContraction(CudaText& text, const Stage& stage, const Contrac
   CudaKernel kernel(text, stage);
   CudaPrinter printer(kernel);
   const int64_t m = Points(work.m), n = Points(work.n), batch = Points(work.batch);
+  if (std::max({m, n, Points(work.k)}) > (int64_t{1} << 32) - kPlainTile)
+    throw Unsupported("a product of more than 2^32 rows, columns or terms cannot be written in CUDA");
   const int64_t tiles_m = (m + kPlainTile - 1) / kPlainTile, tiles_n = (n + kPlainTile - 1) / kPlainTile;
   std::string body = fmt::format(
       "__shared__ float left[{1}][{0} + 4];\n__shared__ float right[{1}][{0} + 4];\n"

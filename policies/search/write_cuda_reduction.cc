@@ -177,15 +177,14 @@ std::string CudaReductionWriter::Bounds(bool backwards) {
   text += DecodeLoops(*printer_, work_.outer, "point", IsWideCudaCount(planned_.outer));
   const std::string packs = kernel_->Number(planned_.packs);
   if (plan_.parts > 1) {
+    text += fmt::format("const unsigned part = {0};\nconst {1} per_part = (({1})({2}) + {3}) / {4};\n",
+                        backwards            ? "gridDim.y - 1 - blockIdx.y"
+                        : blocks_have_parts_ ? "blockIdx.y"
+                                             : "0",
+                        pack, packs, kernel_->Number(plan_.parts - 1), kernel_->Number(plan_.parts));
     text += fmt::format(
-        "const unsigned part = {0};\nconst {1} per_part = (({1})({2}) + {3}) / {4};\n",
-        backwards            ? "gridDim.y - 1 - blockIdx.y"
-        : blocks_have_parts_ ? "blockIdx.y"
-                             : "0",
-        pack, packs, kernel_->Number(plan_.parts - 1), kernel_->Number(plan_.parts));
-    text += fmt::format(
-        "const {0} begin = min(part * per_part, ({0})({1})), end = min(begin + per_part, ({0})({1}));\n", pack,
-        packs);
+        "const {0} begin = min(part * per_part, ({0})({1})), end = min(begin + per_part, ({0})({1}));\n",
+        pack, packs);
   } else if (plan_.cluster > 1) {
     text += fmt::format("const {0} begin = part * {1}, end = min(begin + {1}, ({0})({2}));\n", pack,
                         PerBlock(), packs);

@@ -53,65 +53,75 @@ carry = joined(carry, totals[turn][k]);
 }}
 )";
 
+// Rows: a block scans tiles of kThreads * kEach packs along the scan, one after the other; `parts` blocks share a row.
+// Columns: a thread has a pack of neighbouring scans.
+struct CudaScanPlan {
+  Scan work;  // `along`, or the last outer loop of columns, in packs
+  bool columns = false;
+  int64_t width = 1, threads = 32, each = 1, parts = 1;
+};
+
+CudaScanPlan PlanCudaScan(const CudaText& text, const Scan& whole) {
+  CudaScanPlan plan;
+  Scan& work = plan.work = whole;
+  int64_t along = 0, across = 0;
+  const auto count = [&](const ExprPtr& offset) {
+    along += StrideOf(offset, work.along.variable) == 1;
+    across += !work.outer.empty() && StrideOf(offset, work.outer.back().variable) == 1;
+  };
+  for (const CudaLoad& load : LoadsOf({work.value})) count(load.load->args[0]);
+  for (const Store& store : work.stores) count(store.offset);
+  plan.columns = across > along;
+  const Loop packed = plan.columns ? work.outer.back() : work.along;
+  for (plan.width = 4; plan.width > 1 && packed.extent % plan.width != 0; plan.width /= 2) {
+  }
+  const int64_t per_pack = packed.extent / plan.width;
+  const auto pack = [&](ExprPtr& expr) {
+    if (!expr) return;
+    expr = Substitute(expr, [&](const Expr& e) -> ExprPtr {
+      if (e.op != "variable" || e.id != packed.variable) return nullptr;
+      ExprPtr place = Variable(e.id, per_pack);
+      if (!plan.columns && work.reverse) place = AddInt(Int(per_pack - 1), Scaled(place, -1));
+      return AddInt(Scaled(place, plan.width), Variable(kNeighbour, plan.width));
+    });
+  };
+  pack(work.value);
+  for (Store& store : work.stores) pack(store.offset), pack(store.value), pack(store.guard);
+  (plan.columns ? work.outer.back() : work.along).extent = per_pack;
+  const int64_t rows = Points(work.outer), processors = text.device().multiprocessors;
+  if (plan.columns) {
+    plan.threads = rows >= processors * 256 ? 128 : 64;
+    return plan;
+  }
+  while (plan.threads < 512 && plan.threads * 4 < per_pack) plan.threads *= 2;
+  plan.each = std::clamp<int64_t>((per_pack + plan.threads - 1) / plan.threads, 1, 4);
+  if (rows < 2 * processors && per_pack >= 8192) {
+    const int64_t wanted = (8 * processors + rows - 1) / rows;
+    plan.parts = std::clamp<int64_t>(std::min(wanted, per_pack / 2048), 1, 65535);
+  }
+  return plan;
+}
+
 class CudaScanWriter {
  public:
   CudaScanWriter(CudaText& text, const Stage& stage, const Scan& whole)
-      : text_(text), stage_(stage), work_(whole), op_(whole.op, *whole.value) {
-    Choose();
-  }
+      : text_(text), stage_(stage), plan_(PlanCudaScan(text, whole)), op_(whole.op, *whole.value) {}
 
   void Write() {
-    if (columns_) return WriteColumns();
+    if (plan_.columns) return WriteColumns();
     const int64_t rows = Points(work_.outer);
-    if (parts_ > 1) {
-      partial_ = text_.AddWorkspace(op_.type, fmt::format("{}L", rows * parts_));
+    if (plan_.parts > 1) {
+      partial_ = text_.AddWorkspace(op_.type, fmt::format("{}L", rows * plan_.parts));
       WriteRows(true);
     }
     WriteRows(false);
   }
 
  private:
-  // All expressions with `along` (or the last outer loop) in packs.
-  void Choose() {
-    int64_t along = 0, across = 0;
-    const auto count = [&](const ExprPtr& offset) {
-      along += StrideOf(offset, work_.along.variable) == 1;
-      across += !work_.outer.empty() && StrideOf(offset, work_.outer.back().variable) == 1;
-    };
-    for (const CudaLoad& load : LoadsOf({work_.value})) count(load.load->args[0]);
-    for (const Store& store : work_.stores) count(store.offset);
-    columns_ = across > along;
-    const Loop packed = columns_ ? work_.outer.back() : work_.along;
-    for (width_ = 4; width_ > 1 && packed.extent % width_ != 0; width_ /= 2) {
-    }
-    const int64_t per_pack = packed.extent / width_;
-    const auto pack = [&](ExprPtr& expr) {
-      if (!expr) return;
-      expr = Substitute(expr, [&](const Expr& e) -> ExprPtr {
-        if (e.op != "variable" || e.id != packed.variable) return nullptr;
-        ExprPtr place = Variable(e.id, per_pack);
-        if (!columns_ && work_.reverse) place = AddInt(Int(per_pack - 1), Scaled(place, -1));
-        return AddInt(Scaled(place, width_), Variable(kNeighbour, width_));
-      });
-    };
-    pack(work_.value);
-    for (Store& store : work_.stores) pack(store.offset), pack(store.value), pack(store.guard);
-    (columns_ ? work_.outer.back() : work_.along).extent = per_pack;
-    if (columns_) return;
-    const int64_t rows = Points(work_.outer), processors = text_.device().multiprocessors;
-    threads_ = 32;
-    while (threads_ < 512 && threads_ * 4 < per_pack) threads_ *= 2;
-    each_ = std::clamp<int64_t>((per_pack + threads_ - 1) / threads_, 1, 4);
-    if (rows < 2 * processors && per_pack >= 8192) {
-      const int64_t wanted = (8 * processors + rows - 1) / rows;
-      parts_ = std::clamp<int64_t>(std::min(wanted, per_pack / 2048), 1, 65535);
-    }
-  }
-
   // The value of each neighbour into x[u].
   std::string Values(CudaPrinter& printer, const CudaLoads& loads, const std::string& slot) const {
     return NeighbourLoop(
-        printer, {}, kNeighbour, width_, true, [&](CudaPrinter& inside) { loads.Bind(inside, "w"); },
+        printer, {}, kNeighbour, plan_.width, true, [&](CudaPrinter& inside) { loads.Bind(inside, "w"); },
         [&](CudaPrinter& inside) {
           const std::string value = inside.Value(work_.value);
           return inside.TakeLines() + fmt::format("x{}.at[w] = {}({});\n", slot, op_.type, value);
@@ -119,7 +129,7 @@ class CudaScanWriter {
   }
 
   std::string Stores(CudaPrinter& printer, const CudaLoads& loads, const std::string& slot) const {
-    return NeighbourLoop(printer, work_.stores, kNeighbour, width_, true, [&](CudaPrinter& inside) {
+    return NeighbourLoop(printer, work_.stores, kNeighbour, plan_.width, true, [&](CudaPrinter& inside) {
       loads.Bind(inside, "w");
       inside.SetResult(0, fmt::format("x{}.at[w]", slot));
     });
@@ -140,7 +150,7 @@ class CudaScanWriter {
   std::string Replace(const std::string& slot) const {
     return fmt::format(
         "#pragma unroll\nfor (int k = 0; k < kWidth; ++k) {{\nconst {0} value = x{1}.at[{2}];\n{3}run = joined(run, value);\n{4}}}\n",
-        op_.type, slot, work_.reverse && !columns_ ? "kWidth - 1 - k" : "k",
+        op_.type, slot, work_.reverse && !plan_.columns ? "kWidth - 1 - k" : "k",
         work_.exclusive ? fmt::format("x{}.at[{}] = run;\n", slot, work_.reverse ? "kWidth - 1 - k" : "k")
                         : "",
         work_.exclusive ? ""
@@ -149,32 +159,33 @@ class CudaScanWriter {
 
   void WriteRows(bool only_sums) {
     CudaKernel kernel(text_, stage_);
-    if (parts_ > 1) kernel.AddParameter(op_.type + "* partial", partial_);
+    if (plan_.parts > 1) kernel.AddParameter(op_.type + "* partial", partial_);
     CudaPrinter row_printer(kernel);
+    const std::string threads = text_.KnobText("THREADS", plan_.threads);
     const std::string packs = kernel.Number(work_.along.extent), count = CudaCountType(work_.along.extent);
     std::string body = fmt::format(
         "constexpr int kThreads = {}, kEach = {}, kWidth = {}, kWarps = kThreads / 32;\n{}"
         "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;\nconst unsigned row = blockIdx.x;\n",
-        threads_, each_, width_, op_.lambda);
+        threads, text_.KnobText("EACH", plan_.each), plan_.width, op_.lambda);
     body += DecodeLoops(row_printer, work_.outer, "row");
-    body += fmt::format(
-        "const {1} tiles = (({1})({0}) + kThreads * kEach - 1) / (kThreads * kEach);\n", packs, count);
+    body += fmt::format("const {1} tiles = (({1})({0}) + kThreads * kEach - 1) / (kThreads * kEach);\n",
+                        packs, count);
     body += fmt::format(
         "const unsigned part = blockIdx.y;\nconst {1} per_part = (tiles + {0} - 1) / {0} * (kThreads * kEach);\n",
-        parts_, count);
-    body += fmt::format(
-        "const {1} begin = part * per_part, end = min(begin + per_part, ({1})({0}));\n", packs, count);
+        plan_.parts, count);
+    body += fmt::format("const {1} begin = part * per_part, end = min(begin + per_part, ({1})({0}));\n",
+                        packs, count);
     body += fmt::format("{} carry = {};\n", op_.type, op_.start);
     if (!only_sums) {
       body +=
           fmt::format("__shared__ {} totals[2][kWarps];\n", op_.type);  // two: one barrier a tile is enough
-      if (parts_ > 1)
+      if (plan_.parts > 1)
         body += fmt::format(
             "for (unsigned p = 0; p < part; ++p) carry = joined(carry, partial[row * (long){} + p]);\n",
-            parts_);
+            plan_.parts);
       body += "int turn = 0;\n";
     }
-    CudaLoads loads(kernel, AllLoads(), kNeighbour, width_, "[u]", "[kEach]");
+    CudaLoads loads(kernel, AllLoads(), kNeighbour, plan_.width, "[u]", "[kEach]");
     body += fmt::format("for ({} tile = begin; tile < end; tile += kThreads * kEach{}) {{\n", count,
                         only_sums ? "" : ", turn ^= 1");
     const std::string each = fmt::format(
@@ -194,7 +205,7 @@ class CudaScanWriter {
           "{0} before = {1};\n#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\n#pragma unroll\nfor (int k = 0; k < kWidth; ++k) "
           "before = joined(before, x[u].at[k]);\n}}\ncarry = joined(carry, before);\n}}\n"
           "carry = AcrossBlock<kThreads>(carry, joined);\nif (threadIdx.x == 0) partial[row * (long){2} + part] = carry;\n",
-          op_.type, op_.start, parts_);
+          op_.type, op_.start, plan_.parts);
     } else {
       body += Tile() + each + "if (i < end) {\n" + variable +
               fmt::format("{} run = joined(offset, before[u]);\n", op_.type);
@@ -203,9 +214,9 @@ class CudaScanWriter {
     const int64_t rows = Points(work_.outer);
     if (rows > std::numeric_limits<int>::max())
       throw Unsupported(fmt::format("a scan of {} rows cannot be written in CUDA", rows));
-    const std::string grid = parts_ > 1 ? fmt::format("dim3({}, {})", rows, parts_) : std::to_string(rows);
-    kernel.Launch(only_sums ? "ScanPart" : "Scan", body, grid, std::to_string(threads_),
-                  std::to_string(threads_));
+    const std::string grid =
+        plan_.parts > 1 ? fmt::format("dim3({}, {})", rows, plan_.parts) : std::to_string(rows);
+    kernel.Launch(only_sums ? "ScanPart" : "Scan", body, grid, threads, threads);
   }
 
   bool FitsAlong() const { return work_.along.extent < int64_t{1} << 31; }
@@ -214,24 +225,24 @@ class CudaScanWriter {
     CudaKernel kernel(text_, stage_);
     CudaPrinter printer(kernel);
     const int64_t points = Points(work_.outer);
-    const int64_t threads = points >= text_.device().multiprocessors * int64_t{256} ? 128 : 64;
+    const std::string threads = text_.KnobText("THREADS", plan_.threads);
     const std::string extent = kernel.Number(work_.along.extent);
     std::string body = fmt::format(
         "constexpr int kThreads = {0}, kEach = 8, kWidth = {1};\n{2}const {4} point = ({4})blockIdx.x * kThreads + threadIdx.x;\n"
         "if (point >= ({4})({3})) return;\n",
-        threads, width_, op_.lambda, kernel.Number(points), CudaCountType(points));
+        threads, plan_.width, op_.lambda, kernel.Number(points), CudaCountType(points));
     body += DecodeLoops(printer, work_.outer, "point", IsWideCudaCount(points));
     body += fmt::format(
         "Pack<kWidth, {0}> run;\n#pragma unroll\nfor (int w = 0; w < kWidth; ++w) run.at[w] = {1};\n",
         op_.type, op_.start);
-    CudaLoads loads(kernel, AllLoads(), kNeighbour, width_, "[u]", "[kEach]");
+    CudaLoads loads(kernel, AllLoads(), kNeighbour, plan_.width, "[u]", "[kEach]");
     const char* at = IsWideCudaCount(work_.along.extent + 8) ? "long" : "int";
     const std::string each = fmt::format(
         "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\nif (base + u < {0}) {{\nconst {3} at = {1}base + u{2};\n",
         extent, work_.reverse ? extent + " - 1 - (" : "", work_.reverse ? ")" : "", at);
     printer.SetVariable(work_.along.variable, "at");
-    body += fmt::format("for ({} base = 0; base < {}; base += kEach) {{\n", at, extent) + loads.Declarations() +
-            each;
+    body += fmt::format("for ({} base = 0; base < {}; base += kEach) {{\n", at, extent) +
+            loads.Declarations() + each;
     body += loads.Statements(printer, true) + "}\n}\n" + each +
             fmt::format("Pack<kWidth, {}> x;\n", op_.type) + Values(printer, loads, "");
     const std::string keep = "x.at[w] = run.at[w];\n";
@@ -239,20 +250,36 @@ class CudaScanWriter {
         "#pragma unroll\nfor (int w = 0; w < kWidth; ++w) {{\nconst {} value = x.at[w];\n{}run.at[w] = joined(run.at[w], value);\n{}}}\n",
         op_.type, work_.exclusive ? keep : "", work_.exclusive ? "" : keep);
     body += Stores(printer, loads, "") + "}\n}\n}\n";
-    kernel.Launch("ScanColumns", body, std::to_string((points + threads - 1) / threads),
-                  std::to_string(threads), std::to_string(threads));
+    kernel.Launch("ScanColumns", body, fmt::format("ceil_div({}L, {})", points, threads), threads, threads);
   }
 
   CudaText& text_;
   const Stage& stage_;
-  Scan work_;
-  CudaScanOp op_;
-  bool columns_ = false;
-  int64_t width_ = 1, threads_ = 32, each_ = 1, parts_ = 1;
+  const CudaScanPlan plan_;
+  const Scan& work_ = plan_.work;
+  const CudaScanOp op_;
   std::string partial_;
 };
 
 }  // namespace
+
+std::vector<Knob> CudaScanKnobs(const CudaText& text, const Scan& work) {
+  const CudaScanPlan plan = PlanCudaScan(text, work);
+  Knob threads{"THREADS", {plan.threads}, true, "threads of a block"};
+  for (const int64_t value : {128, 256, 512, 1024}) {
+    const bool is_useful =
+        plan.columns ? value <= 512 : value <= std::max<int64_t>(plan.work.along.extent, 128);
+    if (value != plan.threads && is_useful) threads.values.push_back(value);
+  }
+  std::vector<Knob> knobs = {threads};
+  if (plan.columns) return knobs;
+  Knob each{"EACH", {plan.each}, true, "packs of a thread in a tile"};
+  for (const int64_t value : {1, 2, 4, 8}) {
+    if (value != plan.each && value * plan.width <= 32) each.values.push_back(value);
+  }
+  knobs.push_back(each);
+  return knobs;
+}
 
 void WriteCudaScan(CudaText& text, const Stage& stage, const Scan& work) {
   CudaScanWriter(text, stage, work).Write();

@@ -5,8 +5,8 @@
     large_sizes.py FOLDER --bench BENCH_SEARCH [--device cuda:0] [--precision fp32] [--only relu,argmax_flat]
                                         writes them, then has each text compared with eager in one verified call
 
-Sizes are primes where possible, so that no vector access divides a row. A problem needs up to some 100 GB of the GPU's memory, so
-that they are judged one at a time. Exit code 1 where one was not correct."""
+Sizes are primes where possible, so that no vector access divides a row. A problem needs up to some 100 GB of the GPU's
+memory, so that they are judged one at a time. Exit code 1 where one was not correct."""
 
 import argparse
 import os
@@ -122,6 +122,8 @@ reduction = {terms}
 def write(folder, names):
     path = pathlib.Path(folder) / "large"
     path.mkdir(parents=True, exist_ok=True)
+    for old in path.glob("*.toml"):
+        old.unlink()
     for number, name in enumerate(PROBLEMS, 1):
         if name in names:
             (path / f"{number:03}_{name}.toml").write_text(text_of(number, name))
@@ -137,6 +139,8 @@ def main():
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     names = options.only.split(",") if options.only else list(PROBLEMS)
+    if unknown := set(names) - set(PROBLEMS):
+        parser.error(f"--only: no problem {', '.join(sorted(unknown))}; there are {', '.join(PROBLEMS)}")
     write(options.folder, names)
     if not options.bench:
         return 0

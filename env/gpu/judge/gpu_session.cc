@@ -12,6 +12,7 @@
 #include "env/gpu/runner/device_memory.h"
 #include "env/problem/precision.h"
 #include "env/process/machine.h"
+#include "env/process/resident_sessions.h"
 #include "env/verdict/estimate.h"
 
 namespace kevin {
@@ -74,9 +75,10 @@ void GpuSession::WarmAndTimeReference() {
     reference_us_ = TimeReferenceUs(0);
   } catch (const DriverError& error) {
     if (!error.fatal()) throw;
-    throw Error(ExitCode::kBadRequest,
-                options_.problem.id + ": the reference itself makes the GPU fail: " + error.text(),
-                "an index of its inputs may be out of range, or an operator of torch not work at this --size");
+    throw DeviceFailed(
+        ExitCode::kBadRequest,
+        options_.problem.id + ": the reference itself makes the GPU fail: " + error.text(),
+        "an index of its inputs may be out of range, or an operator of torch not work at this --size");
   }
 }
 

@@ -55,8 +55,8 @@ Widths WidthsOf(const ModelConfig& c) {
   return widths;
 }
 
-// Bytes of activations a token: those that all layers keep, and those of one layer in its backward pass, when the logits are
-// gone.
+// Bytes of activations a token: those that all layers keep, and those of one layer in its backward pass, when the
+// logits are freed.
 struct OfToken {
   int64_t all_layers = 0, one_layer = 0;
   int64_t Total() const { return all_layers + one_layer; }
@@ -270,7 +270,7 @@ class Planner {
                               Gb(plan_.gradients), Gb(plan_.optimizer),
                               options_.adam.on_cpu ? " (in main memory)" : "", Gb(plan_.activations),
                               PassText(), plan_.recompute ? ", recomputed" : "", Gb(plan_.logits));
-    plan_.text += fmt::format(" (not beside {} of these)",
+    plan_.text += fmt::format(" (in the place of {} of the activations)",
                               Gb(pass_ * (plan_.recompute ? recomputed_ : kept_).one_layer));
     if (copies_.here > 0) plan_.text += ", " + CopiesText(copies_.here);
     plan_.text += fmt::format(": {} while learning", Gb(plan_.learning));

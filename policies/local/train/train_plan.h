@@ -10,8 +10,8 @@
 //                and the summed gradients with it
 //   activations  what the backward pass needs of N tokens: of every layer; with recomputation the input of every
 //                layer, and one layer whole. N is micro_tokens, or that of the longest sample or pair where it has more
-//   logits       of logits_tokens rows, with their gradients. They are gone when the layers' backward passes begin: what one
-//                layer needs for its own comes in their place, and the larger of the two counts
+//   logits       of logits_tokens rows, with their gradients. They are freed when the layers' backward passes begin: what
+//                one layer needs for its own comes in their place, and the larger of the two counts
 //                sharded (TrainOptions::shard): of the layers each rank has 4 bytes a number of summed gradients and the
 //                optimiser's 12, over R; the weights of two layers are whole at a time, and all weights while the model is
 //                sampled or saved; of gradients those of one layer, and those of one on the way to the other ranks, in

@@ -125,6 +125,28 @@ TEST_CASE("what does not fit even alone is an Error, and other failures are not 
   };
   CHECK_THROWS_AS(AttemptWithRoom(sessions, fail, [] {}), std::logic_error);
   CHECK(attempts == 1);
+  // Nor with other sessions resident, where an Error may come from a lack of room.
+  FakeEvaluation crowded;
+  crowded.Judge("a", 1, 1);
+  crowded.Judge("b", 1, 1);
+  const auto throwing = [&](auto error) {
+    attempts = 0;
+    const auto attempt = [&]() -> int {
+      ++attempts;
+      throw error;
+    };
+    try {
+      AttemptWithRoom(crowded.sessions, attempt, [] {});
+      FAIL("it is thrown");
+    } catch (const Error& thrown) {
+      CHECK(std::string(thrown.what()) == "a reason");
+    }
+    return attempts;
+  };
+  CHECK(throwing(DeviceFailed(ExitCode::kBadRequest, "a reason")) == 1);
+  CHECK(crowded.sessions.size() == 2);
+  CHECK(throwing(Error(ExitCode::kBroken, "a reason")) == 2);
+  CHECK(crowded.sessions.size() == 0);
 }
 
 TEST_CASE("requests with a resident session come first, the oldest of them first") {

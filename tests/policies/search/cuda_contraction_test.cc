@@ -238,19 +238,23 @@ TEST_CASE(
   CHECK(SourceFor(product).find("ContractTiles<") == std::string::npos);
   product.dtype = "bfloat16";
   CHECK(SourceFor(product).find("ContractTiles<") != std::string::npos);
+  product.inputs = {{16, 4096}, {4096, 4096}}, product.output = {16, 4096};
+  CHECK(SourceFor(product).find("ContractTiles<") == std::string::npos);  // 48 of 64 rows would be zeros
   for (const GraphCase& one : WithType(Convolutions(), "bfloat16"))
     CHECK(SourceFor(one).find("ContractTiles<") == std::string::npos);
-  const auto convolution = [](int64_t channels, const char* dtype) {
+  const auto convolution = [](int64_t channels, const char* dtype, int64_t results = 64) {
     return SourceFor({"conv2d",
                       Conv("[1,1]", "[1,1]", "[1,1]", 1),
-                      {{16, channels, 64, 64}, {64, channels, 3, 3}},
-                      {16, 64, 64, 64},
+                      {{16, channels, 64, 64}, {results, channels, 3, 3}},
+                      {16, results, 64, 64},
                       dtype});
   };
   CHECK(convolution(64, "bfloat16").find("ContractTiles<") != std::string::npos);
   CHECK(convolution(15, "float16").find("ContractTiles<") != std::string::npos);
   CHECK(convolution(17, "float16").find("ContractTiles<") ==
         std::string::npos);  // 15 of 32 channels would be zeros
+  CHECK(convolution(64, "bfloat16", 16).find("ContractTiles<") != std::string::npos);
+  CHECK(convolution(64, "bfloat16", 15).find("ContractTiles<") == std::string::npos);
   CHECK(convolution(64, "float32").find("ContractTiles<") == std::string::npos);
 }
 

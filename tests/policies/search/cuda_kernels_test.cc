@@ -7,6 +7,7 @@
 
 #include "policies/search/write.h"
 #include "tests/catch.h"
+#include "tests/policies/search/program_builder.h"
 #include "tests/policies/search/random_programs.h"
 
 using namespace kevin;
@@ -146,6 +147,32 @@ TEST_CASE("CUDA texts agree with the interpreter at other values of their knobs"
 TEST_CASE("CUDA texts of programs made at random agree with the interpreter") {
   const std::vector<uint64_t> seeds = SeedsOr(40);
   CheckOnCpu(RandomCases(seeds), std::vector<size_t>(seeds.begin(), seeds.end()));
+}
+
+// No tensor of that size: the terms are computed. The emulation takes some seconds for them.
+TEST_CASE("a reduction of more than 2^31 terms counts and points in 64 bits") {
+  constexpr int64_t kTerms = (int64_t{1} << 31) + 11, kAt = kTerms - 5;
+  ProgramBuilder builder;
+  const Loop outer = builder.NewLoop(1), inner = builder.NewLoop(kTerms);
+  const int at = builder.Output(1, "int64"), count = builder.Output(1);
+  const auto beyond = [&](int64_t place) {
+    return search::Select(search::Compare("less", search::Int(place - 1), Var(inner)), search::Float(1),
+                          search::Float(0));
+  };
+  builder.Do("argmax",
+             search::Reduction{{outer},
+                               {inner},
+                               {{"argmax", beyond(kAt), 0, 0}, {"sum", beyond(int64_t{1} << 31), 1, 0}},
+                               {{at, At({outer}), search::Result(0, search::Type::kInt), nullptr},
+                                {count, At({outer}), search::Result(1), nullptr}},
+                               {}});
+  const std::string text = CudaTextOf(builder.Case("long").program);
+  const KernelLibrary library({ToCpp(text)}, "-O2 -fno-strict-aliasing -w", kCudaHead);
+  int64_t place = -1;
+  float ones = -1;
+  library.Launch(0, {&place, &ones});
+  CHECK(place == kAt);
+  CHECK(ones == 11);
 }
 
 TEST_CASE("stages that differ in sizes and constants share CUDA kernels; a text is deterministic") {
