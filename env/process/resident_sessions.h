@@ -92,8 +92,8 @@ inline bool IsOutOfMemory(const std::exception& error) {
 }
 
 // The result of `attempt`. Where it runs out of memory, or fails with an Error while other sessions are resident, all
-// sessions are dropped, `release_caches` gives back what their allocators keep, and it is attempted once more, alone; not after
-// DeviceFailed. Throws what the attempt throws; Error(kBroken) where memory is too little even then.
+// sessions are dropped, `release_caches` gives back what their allocators keep, and it is attempted once more, alone;
+// not after DeviceFailed. Throws what the attempt throws; Error(kBroken) where memory is too little even then.
 template <typename Session, typename Attempt, typename Release>
 auto AttemptWithRoom(ResidentSessions<Session>& sessions, const Attempt& attempt,
                      const Release& release_caches) {

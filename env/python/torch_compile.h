@@ -42,7 +42,7 @@ struct TorchCompileRequest {
   PythonTorch python;
   std::filesystem::path script = TorchCompileScript();
   double limit_s =
-      900;  // of all work, without waiting for the GPU's lock; four times as long in modes that tune
+      900;  // of all work, without waiting for the GPU's lock; four times that in modes that tune
   double measure_s = 2;  // of pairs; there are at least 20
   // The reference is the text of others. False: without a sandbox, for a script that runs none of it.
   bool sandboxed = true;
@@ -60,11 +60,11 @@ std::vector<std::string> TorchCompileModes();
 BaselineKey KeyOfBaseline(const Problem& problem, const std::string& size, bool tf32, const GpuFound& gpu,
                           const std::string& mode = "default");
 
-// Blocks, about 30 s, minutes in modes that tune. An error of this problem (it does not compile, takes too long, or its results differ)
-// is the result's `failure`. Stores nothing. Holds the GPU's lock shared while it compiles (exclusively
-// in modes that tune) and exclusively while it measures. Throws Error: kMachine if this Python cannot use a GPU, kBroken if it ends without an
-// answer, kInterrupted after `stop`. The script runs in a sandbox (PythonSandbox), its cache in a folder that is
-// removed.
+// Blocks, about 30 s, minutes in modes that tune. An error of this problem (it does not compile, takes too long, or
+// its results differ) is the result's `failure`. Stores nothing. Holds the GPU's lock shared while it compiles
+// (exclusively in modes that tune) and exclusively while it measures. Throws Error: kMachine if this Python cannot use
+// a GPU, kBroken if it ends without an answer, kInterrupted after `stop`. The script runs in a sandbox (PythonSandbox),
+// its cache in a folder that is removed.
 Baseline MeasureTorchCompile(const Problem& problem, const TorchCompileRequest& request);
 
 }  // namespace kevin

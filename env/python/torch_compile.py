@@ -6,7 +6,8 @@
 
 JOB is one line: {"problem", "reference", "inputs": [{"name", "shape", "dtype", "distribution", "scale", "offset",
 "role"}], "tf32", "mode" of torch.compile, "device", "seconds", "operators": the ATen operators that a reference may
-call}. After {"phase": "measure"} the script waits for a line on stdin, sent when the caller holds the GPU's lock. The result is {"torch", "device", "compile_s", "eager_us", "compiled_us", "pairs",
+call}. After {"phase": "measure"} the script waits for a line on stdin, sent when the caller holds the GPU's lock. The
+result is {"torch", "device", "compile_s", "eager_us", "compiled_us", "pairs",
 "max_error"}, or {"error": reason}, with "machine": true if every problem would fail on this machine.
 
 The reference is TorchScript. It is checked as TorchScript and then run as Python, because Dynamo does not compile a

@@ -96,8 +96,7 @@ class GpuSession {
   // The same without a time. To be called after a truth and before eager is timed: the truth can take the memory that torch keeps
   // for eager's intermediates, and the next call of eager gets it anew from the driver.
   void WarmReference(int slot);
-  // Before the first measurement. Throws DeviceFailed
-  // (resident_sessions.h).
+  // Before the first measurement. Throws DeviceFailed (resident_sessions.h).
   void WarmAndTimeReference();
   // The reference's own input-outputs get the values that Draw made, and its outputs of all slots go. To be called before each of
   // its runs; TimeReferenceUs and WarmReference do.
