@@ -199,7 +199,7 @@ DEFENCES = [
      '"runs over records*"'),
     # --- Memory ---
     ("recompute", "activations are recomputed where they do not fit", "policies/local/train/train_plan.cc",
-     "plan_.recompute = learning(whole_token_) > usable;", "plan_.recompute = false;", "train_batches_test",
+     "plan_.recompute = learning(kept_) > usable;", "plan_.recompute = false;", "train_batches_test",
      '"a small model recomputes*"'),
     ("recomputes", "they are recomputed where the plan says so", "policies/local/train/serve_training.cc",
      "options->recompute = plan.recompute;", "", "train_test", '"activations are recomputed where*"'),
