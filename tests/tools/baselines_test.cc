@@ -192,8 +192,10 @@ TEST_CASE("what is stored for a problem is a table") {
   const std::string text = StoredBaselinesText(fixture.problem);
   INFO(text);
   CHECK(text.find("\nBaselines (kevin baseline)\n") == 0);
-  CHECK(text.find("level1/19  full  Fake GPU  2.11.0+cu130  no    fp32       12.5      10.0        1.25x") !=
-        std::string::npos);
+  CHECK(
+      text.find(
+          "level1/19  full  Fake GPU  2.11.0+cu130  no    fp32       default  12.5      10.0        1.25x") !=
+      std::string::npos);
 }
 
 }  // namespace kevin
