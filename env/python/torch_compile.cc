@@ -79,13 +79,17 @@ std::string JobText(const Problem& problem, const TorchCompileRequest& request) 
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+double LimitOf(const TorchCompileRequest& request) {
+  return request.mode == kDefaultMode ? request.limit_s : kTuningFactor * request.limit_s;
+}
+
 // One measurement: the lines of the script and the GPU's lock.
 class Measurement {
  public:
   explicit Measurement(const TorchCompileRequest& request)
       : request_(request),
         lock_name_(DeviceLock::NameOfGpu(request.gpu.pci_bus)),
-        left_s_(request.mode == kDefaultMode ? request.limit_s : kTuningFactor * request.limit_s),
+        left_s_(LimitOf(request)),
         work_(fs::temp_directory_path(), "kevin-baseline-"),
         python_(Start(request, work_.path())) {}
 
@@ -103,9 +107,7 @@ class Measurement {
         throw Error(ExitCode::kInterrupted, "interrupted while torch.compile was measured");
       if (event == PythonProcess::Event::kTimedOut) {
         if (left_s_ > 0) continue;
-        return {{"error", fmt::format("not finished after {:g} s, in phase: {}",
-                                      (request_.mode == kDefaultMode ? 1 : kTuningFactor) * request_.limit_s,
-                                      phase_)}};
+        return {{"error", fmt::format("not finished after {:g} s, in phase: {}", LimitOf(request_), phase_)}};
       }
       if (event == PythonProcess::Event::kEnded) ThrowEnd();
       json answer = ParseAnswer(line);
@@ -122,7 +124,7 @@ class Measurement {
     sandbox.work = work;
     sandbox.visible.assign(request.python.folders.begin(), request.python.folders.end());
     sandbox.visible.push_back(request.script.parent_path());
-    sandbox.cpu_limit_s = kTuningFactor * request.limit_s * UsableCpus();
+    sandbox.cpu_limit_s = LimitOf(request) * UsableCpus();
     sandbox.gpu = true;
     return PythonProcess(argv, &sandbox);
   }
