@@ -236,15 +236,14 @@ int64_t Points(const std::vector<Loop>& loops) {
   return points;
 }
 
-std::string DecodeLoops(CudaPrinter& printer, const std::vector<Loop>& loops, const std::string& linear,
-                        bool wide) {
+std::string DecodeLoops(CudaPrinter& printer, const std::vector<Loop>& loops, const std::string& linear) {
   CudaKernel& kernel = printer.kernel();
   std::vector<const Loop*> real;
   for (const Loop& loop : loops) {
     if (loop.extent > 1) real.push_back(&loop);
   }
   std::string text, left = linear;
-  const char* type = wide ? "unsigned long" : "unsigned";
+  const char* type = CudaCountType(Points(loops));
   for (size_t i = real.size(); i-- > 0;) {
     const std::string name = kernel.Fresh("i");
     const char* integer = real[i]->extent > kIntHigh ? "long" : "int";

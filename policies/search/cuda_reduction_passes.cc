@@ -114,7 +114,7 @@ std::string CudaReductionWriter::StepPass(int step) {
 }
 
 std::string CudaReductionWriter::DecodeInner(CudaPrinter& printer) const {
-  if (!IsNested()) return DecodeLoops(printer, work_.inner, "i", IsWideCudaCount(planned_.packs));
+  if (!IsNested()) return DecodeLoops(printer, work_.inner, "i");
   for (size_t l = 0; l < Unrolled(); ++l) printer.SetVariable(work_.inner[l].variable, fmt::format("n{}", l));
   printer.SetVariable(work_.inner[Unrolled()].variable, "u");
   if (plan_.across) printer.SetVariable(work_.inner.back().variable, "lane");

@@ -211,10 +211,9 @@ constexpr bool IsWideCudaCount(int64_t points) { return points >= int64_t{1} << 
 constexpr const char* CudaCountType(int64_t points) {
   return IsWideCudaCount(points) ? "unsigned long" : "unsigned";
 }
-// Statements that set `variables` ("const int i3 = ...") of loops from a row-major number `linear` over them (unsigned, or
-// `unsigned long` where `wide`), and name them in the printer. Extents are Number()s.
-std::string DecodeLoops(CudaPrinter& printer, const std::vector<Loop>& loops, const std::string& linear,
-                        bool wide = false);
+// Statements that set `variables` ("const int i3 = ...") of loops from a row-major number `linear` over them (of
+// CudaCountType), and name them in the printer. Extents are Number()s.
+std::string DecodeLoops(CudaPrinter& printer, const std::vector<Loop>& loops, const std::string& linear);
 int64_t Points(const std::vector<Loop>& loops);
 
 // A float as a literal: "0.5f", "Infinity()".

@@ -90,7 +90,6 @@ void WriteCudaPointwise(CudaText& text, const Stage& stage, const Pointwise& who
     work.loops.back().extent /= width;
   }
   const int64_t packs = Points(work.loops);
-  const bool is_wide = IsWideCudaCount(packs);
   CudaKernel kernel(text, stage);
   std::vector<ExprPtr> exprs;
   for (const Store& store : work.stores) exprs.insert(exprs.end(), {store.value, store.guard, store.offset});
@@ -108,11 +107,11 @@ void WriteCudaPointwise(CudaText& text, const Stage& stage, const Pointwise& who
       threads_text, each_text, number, number);
   if (loads.size() > 0) {
     CudaPrinter printer(kernel);
-    body += loads.Declarations() + each_head + DecodeLoops(printer, work.loops, "i", is_wide);
+    body += loads.Declarations() + each_head + DecodeLoops(printer, work.loops, "i");
     body += loads.Statements(printer, false) + "}\n}\n";
   }
   CudaPrinter printer(kernel);
-  body += each_head + DecodeLoops(printer, work.loops, "i", is_wide);
+  body += each_head + DecodeLoops(printer, work.loops, "i");
   body += NeighbourLoop(printer, work.stores, kNeighbour, width, false,
                         [&](CudaPrinter& inside) { loads.Bind(inside, "w"); });
   body += "}\n}\n";

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "policies/search/cuda_reduction_writer.h"
 
@@ -21,7 +20,7 @@ CudaReductionWriter::CudaReductionWriter(CudaText& text, const Stage& stage, con
 }
 
 CudaFold CudaReductionWriter::FoldOf(const Accumulator& accumulator) const {
-  return CudaFold(accumulator, Points(work_.inner) * plan_.width > std::numeric_limits<int>::max());
+  return CudaFold(accumulator, IsWideCudaCount(Points(work_.inner) * plan_.width));
 }
 
 std::string CudaReductionWriter::PartialType(const CudaFold& fold) const {
@@ -174,7 +173,7 @@ std::string CudaReductionWriter::Bounds(bool backwards) {
   text += fmt::format(
       "const bool is_there = row < ({1})({0});\nconst {1} point = is_there ? row : ({1})({0}) - 1;\n", outer,
       row);
-  text += DecodeLoops(*printer_, work_.outer, "point", IsWideCudaCount(planned_.outer));
+  text += DecodeLoops(*printer_, work_.outer, "point");
   const std::string packs = kernel_->Number(planned_.packs);
   if (plan_.parts > 1) {
     text += fmt::format("const unsigned part = {0};\nconst {1} per_part = (({1})({2}) + {3}) / {4};\n",

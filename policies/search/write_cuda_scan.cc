@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "policies/search/cuda_text.h"
 
@@ -191,7 +190,8 @@ class CudaScanWriter {
     const std::string each = fmt::format(
         "#pragma unroll\nfor (int u = 0; u < kEach; ++u) {{\nconst {} i = tile + (warp * kEach + u) * 32 + lane;\n",
         count);
-    const std::string variable = FitsAlong() ? "const int at = int(i);\n" : "const long at = i;\n";
+    const std::string variable =
+        IsWideCudaCount(work_.along.extent) ? "const long at = i;\n" : "const int at = int(i);\n";
     CudaPrinter printer = row_printer;
     printer.SetVariable(work_.along.variable, "at");
     body += loads.Declarations() + fmt::format("Pack<kWidth, {}> x[kEach];\n", op_.type) + each +
@@ -212,14 +212,12 @@ class CudaScanWriter {
       body += Replace("[u]") + Stores(printer, loads, "[u]") + "}\n}\n}\n";
     }
     const int64_t rows = Points(work_.outer);
-    if (rows > std::numeric_limits<int>::max())
+    if (IsWideCudaCount(rows))
       throw Unsupported(fmt::format("a scan of {} rows cannot be written in CUDA", rows));
     const std::string grid =
         plan_.parts > 1 ? fmt::format("dim3({}, {})", rows, plan_.parts) : std::to_string(rows);
     kernel.Launch(only_sums ? "ScanPart" : "Scan", body, grid, threads, threads);
   }
-
-  bool FitsAlong() const { return work_.along.extent < int64_t{1} << 31; }
 
   void WriteColumns() {
     CudaKernel kernel(text_, stage_);
@@ -231,7 +229,7 @@ class CudaScanWriter {
         "constexpr int kThreads = {0}, kEach = 8, kWidth = {1};\n{2}const {4} point = ({4})blockIdx.x * kThreads + threadIdx.x;\n"
         "if (point >= ({4})({3})) return;\n",
         threads, plan_.width, op_.lambda, kernel.Number(points), CudaCountType(points));
-    body += DecodeLoops(printer, work_.outer, "point", IsWideCudaCount(points));
+    body += DecodeLoops(printer, work_.outer, "point");
     body += fmt::format(
         "Pack<kWidth, {0}> run;\n#pragma unroll\nfor (int w = 0; w < kWidth; ++w) run.at[w] = {1};\n",
         op_.type, op_.start);

@@ -147,6 +147,7 @@ class Planner {
     plan_.gathering = ranks > 1 && !on_cpu ? 4 * std::max<int64_t>(ends / 2, 1) : 0;
   }
 
+  const OfToken& Token() const { return plan_.recompute ? recomputed_ : kept_; }
   int64_t Sampling() const { return plan_.split ? plan_.split_sampling : plan_.sampling; }
   // Each layer is freed as soon as it is shared out.
   int64_t Loading() const {
@@ -167,7 +168,7 @@ class Planner {
     };
     const bool known = request_.device_bytes > 0;
     if (known && !plan_.recompute && options_.choose_recompute) plan_.recompute = learning(kept_) > usable;
-    const OfToken& token = plan_.recompute ? recomputed_ : kept_;
+    const OfToken& token = Token();
     plan_.activations = pass_ * token.Total();
     plan_.learning = learning(token);
     plan_.transient = plan_.learning - copies - Fixed() + plan_.gradients - sums_;
@@ -270,8 +271,7 @@ class Planner {
                               Gb(plan_.gradients), Gb(plan_.optimizer),
                               options_.adam.on_cpu ? " (in main memory)" : "", Gb(plan_.activations),
                               PassText(), plan_.recompute ? ", recomputed" : "", Gb(plan_.logits));
-    plan_.text += fmt::format(" (in the place of {} of the activations)",
-                              Gb(pass_ * (plan_.recompute ? recomputed_ : kept_).one_layer));
+    plan_.text += fmt::format(" (in the place of {} of the activations)", Gb(pass_ * Token().one_layer));
     if (copies_.here > 0) plan_.text += ", " + CopiesText(copies_.here);
     plan_.text += fmt::format(": {} while learning", Gb(plan_.learning));
     if (copies_.here > 0 && request_.context_tokens == 0)
