@@ -266,6 +266,7 @@ class Collection {
                             {"complete", end.complete},
                             {"interrupted", interrupted},
                             {"out_of", end.out_of.empty() ? Json() : Json(end.out_of)},
+                            {"left_to", end.left_to},
                             {"parked", parked.size()},
                             {"database", store_.path().string()}}));
     }

@@ -1,6 +1,7 @@
 #include "agent/train/rollouts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -42,13 +43,14 @@ PolicyOptions OnlinePolicyOptions(const OnlineSettings& settings, int64_t contex
 }
 
 Rollouts::Rollouts(const OnlineSettings& settings, const std::string& database, std::filesystem::path kernels,
-                   RunFile& run, Progress& progress, std::unique_ptr<Environment> judges,
+                   RunFile& run, Progress& progress, int ranks, std::unique_ptr<Environment> judges,
                    std::function<std::optional<Error>()> failure)
     : settings_(settings),
       kernels_(std::move(kernels)),
       run_(run),
       progress_(progress),
       store_(Store::Open(database, OpenMode::kCreate)),
+      has_other_ranks_(ranks > 1),
       environment_(std::move(judges)),
       failure_(std::move(failure)) {
   const EpisodeOutput writable(kernels_);
@@ -154,7 +156,7 @@ std::optional<std::string> Rollouts::CollectWatched(const RolloutTerms& terms, P
   if (!entered) return std::nullopt;
   RolloutOptions options;
   options.collection = entered->collection, options.worker_run = entered->worker_run;
-  options.waits_for_others = true;  // other ranks
+  options.waits_for_others = has_other_ranks_;
   const bool on_gpu = facts().device.starts_with("cuda");
   options.parallel = settings_.parallel > 0 ? settings_.parallel : on_gpu ? kParallelOnGpu : kParallelOnCpu;
   const MachineFacts machine = ReadMachine();
@@ -179,6 +181,13 @@ std::optional<std::string> Rollouts::CollectWatched(const RolloutTerms& terms, P
   const RolloutEnd end = RunRollout(store_, timed_environment, sources, options, Hooks(terms), drain, stop);
   times->generate_s += answering.Seconds(), times->judge_s += judging.Seconds();
   store_.FinishRun(entered->worker_run);
+  if (!end.complete && !end.left_to.empty()) {
+    throw Error(
+        ExitCode::kMachine,
+        fmt::format("{}: the episodes that are left were begun on {}, and this judge is {}", terms.what,
+                    fmt::join(end.left_to, " and "), DeviceModel(facts().device)),
+        "go on with --resume on a machine with the same device and number of threads, or train into another --out");
+  }
   if (!end.complete) return std::nullopt;
   return entered->collection;
 }

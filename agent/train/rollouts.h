@@ -96,10 +96,11 @@ struct RolloutTerms {
 
 class Rollouts {
  public:
-  // `judges`: one environment over all judges. `failure`: of what the turns depend on; any thread. The other references
-  // must outlive this. Throws Error(kBadRequest) for a database or an output folder that is not writable.
+  // `ranks`: of the run. `judges`: one environment over all judges of this one. `failure`: of what the turns depend
+  // on; any thread. The other references must outlive this. Throws Error(kBadRequest) for a database or an output folder
+  // that is not writable.
   Rollouts(const OnlineSettings& settings, const std::string& database, std::filesystem::path kernels,
-           RunFile& run, Progress& progress, std::unique_ptr<Environment> judges,
+           RunFile& run, Progress& progress, int ranks, std::unique_ptr<Environment> judges,
            std::function<std::optional<Error>()> failure);
 
   const EnvironmentFacts& facts() const { return environment_->Facts(); }
@@ -111,7 +112,8 @@ class Rollouts {
   // Runs until every episode is stored, by this process or by others; continues an earlier, unfinished
   // collection of the same name. Returns the run that holds the episodes, nullopt when `drain` interrupted
   // it. Several calls may run at once. Adds the times of this process's turns to *times. Throws the `failure` soon after it
-  // is there, also while other ranks are waited for.
+  // is there, also while other ranks are waited for, and Error(kMachine) where a single rank judges on another model of
+  // device than that on which the episodes that are left were begun. Several ranks wait for one that has it.
   std::optional<std::string> Collect(const RolloutTerms& terms, Policy& policy,
                                      const PolicySettings& settings, const CancelToken* drain,
                                      const CancelToken* stop, TurnTimes* times);
@@ -136,6 +138,7 @@ class Rollouts {
   RunFile& run_;
   Progress& progress_;
   Store store_;
+  const bool has_other_ranks_;
   const std::unique_ptr<Environment> environment_;
   const std::function<std::optional<Error>()> failure_;
 };

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Compiles what a candidate in Python compiles when it is imported, in the sandbox of compilers.
 
-    build_candidate.py KIND LIBRARY own|torch   in a folder with candidate.py; writes candidate.so, a bundle (caller.unpack)
+    build_candidate.py KIND LIBRARY own|torch HEADERS   in a folder with candidate.py; writes candidate.so, a bundle
+    (caller.unpack)
 
 Without a call of torch.utils.cpp_extension in the text nothing is imported. Ends with 1, and the message for the
 candidate's author on standard error, where the text is no Python, or its import fails, or a compiler refuses. Before the
 candidate's import it prints the line IMPORTED: whatever the process does afterwards, its exit status included, may be the
 candidate's doing. LIBRARY is kevin-python-worker.so. `own`: load_inline tries Kevin's own headers first, from before torch is imported where its arguments
-stand in the text; `torch`: torch's headers only, as for a winner that is measured again.
+stand in the text; `torch`: torch's headers only, as for a winner that is measured again. HEADERS: the beginning of the
+paths of torch's headers in precompiled form (torch_headers.py).
 """
 
 import ast
@@ -101,9 +103,10 @@ class OwnHeaders:
 class Builder:
     """The replacements of load_inline and load: they compile, keep the library and return the module."""
 
-    def __init__(self, cpp_extension, own):
+    def __init__(self, cpp_extension, own, headers):
         self.inline, self.files = cpp_extension.load_inline, cpp_extension.load
         self.own = own  # None: torch's headers only
+        self.headers = headers  # of torch, in precompiled form
         self.compiled, self.libraries = {}, []
 
     def keep(self, keys, library, name, is_own):
@@ -114,13 +117,17 @@ class Builder:
         with open(library, "rb") as built:  # before the candidate's code goes on
             self.libraries.append((file, built.read()))
 
-    def build(self, keys, name, work):
+    def build(self, keys, name, attempts, work):
+        """`work` makes the module with the options of an attempt; the first that does not fail counts, else the last."""
         folder = os.path.abspath(f"build-{keys[0]}")
         os.makedirs(folder, exist_ok=True)
-        try:
-            module = work(folder)
-        except RuntimeError as error:
-            raise CompilerFailed(f"extension {name} does not compile:\n{compiler_lines(str(error))}") from error
+        for options in attempts:
+            try:
+                module = work({**options, "build_directory": folder, "verbose": False})
+                break
+            except RuntimeError as error:
+                if options is attempts[-1]:
+                    raise CompilerFailed(f"extension {name} does not compile:\n{compiler_lines(str(error))}") from error
         library = max(glob.glob(os.path.join(folder, "*.so")), key=os.path.getmtime)
         self.keep(keys, library, os.path.basename(library).split(".")[0], False)
         return module
@@ -148,13 +155,14 @@ class Builder:
 
     def load_inline(self, name, cpp_sources, cuda_sources=None, **options):
         import extensions
+        import torch_headers
         keys = [extensions.inline_key(known, cpp_sources, cuda_sources, options) for known in (name, None)]
         kept = {k: v for k, v in options.items() if k not in extensions.IGNORED}
         module = self.with_own_headers(keys, name, cpp_sources, cuda_sources, kept) if self.own else None
         if module is not None:
             return module
-        return self.build(keys, name, lambda folder: self.inline(name, cpp_sources, cuda_sources, build_directory=folder,
-                                                                verbose=False, **kept))
+        attempts = torch_headers.attempts(self.headers, kept, bool(cuda_sources))
+        return self.build(keys, name, attempts, lambda options: self.inline(name, cpp_sources, cuda_sources, **options))
 
     def compile_rest(self, calls):
         """Those that the import has not made: a constructor or `forward` may. What fails is told to the call that asks for
@@ -172,9 +180,12 @@ class Builder:
 
     def load(self, name, sources, **options):
         import extensions
+        import torch_headers
         keys = [extensions.files_key(known, sources, options) for known in (name, None)]
         kept = {k: v for k, v in options.items() if k not in extensions.IGNORED}
-        return self.build(keys, name, lambda folder: self.files(name, sources, build_directory=folder, verbose=False, **kept))
+        has_cuda = any(str(path).endswith(".cu") for path in extensions.as_list(sources))
+        attempts = torch_headers.attempts(self.headers, kept, has_cuda)
+        return self.build(keys, name, attempts, lambda options: self.files(name, sources, **options))
 
 
 def main():
@@ -204,7 +215,7 @@ def main():
         except BaseException as error:
             fail(f"this Python cannot import torch: {type(error).__name__}: {error}", CANNOT_START)
         extensions.prepare(sys.argv[2])
-        builder = Builder(cpp_extension, own)
+        builder = Builder(cpp_extension, own, sys.argv[4])
         extensions.install(builder.load_inline, builder.load)
         os.write(2, f"\n{IMPORTED}\n".encode())
         try:

@@ -20,6 +20,7 @@
 #include "env/process/machine.h"
 #include "env/process/runner_protocol.h"
 #include "env/python/python_process.h"
+#include "env/python/torch_headers.h"
 #include "env/sandbox/sandbox.h"
 #include "env/sandbox/self_test.h"
 
@@ -56,23 +57,21 @@ void WriteFileIn(const fs::path& folder, const std::string& name, const std::str
     throw Error(ExitCode::kBroken, "cannot write " + (folder / name).string(), "free some disk space");
 }
 
-SpawnOptions BuildProcess(const PythonSetup& setup, const std::string& kind, const std::string& headers,
-                          const CompileOptions& options, const std::string& cuda_architecture,
-                          const fs::path& work) {
+// A script beside worker.py in the sandbox of compilers, which writes to the folder `work`; its arguments follow in argv.
+SpawnOptions ScriptProcess(const PythonSetup& setup, const std::string& script, const CompileOptions& options,
+                           const std::string& cuda_architecture, const fs::path& work,
+                           const std::vector<fs::path>& folders, int64_t file_mb = kBuildFileMb) {
   SpawnOptions spawn;
   spawn.namespaces = options.namespaces;
   if (!cuda_architecture.empty()) spawn.niceness = kCompilerNiceness;
   std::vector<std::string> shown = setup.folders;
-  shown.push_back(fs::path(setup.script).parent_path().string());
-  const fs::path programs = fs::path(setup.library).parent_path(), libraries = programs.parent_path() / "lib";
-  shown.push_back(programs.string());
-  std::error_code ignored;
-  if (fs::is_directory(libraries, ignored)) shown.push_back(libraries.string());  // of a bundle
+  const fs::path scripts = fs::path(setup.script).parent_path();
+  shown.push_back(scripts.string());
+  for (const fs::path& folder : folders) shown.push_back(folder.string());
   spawn.argv =
       CompilerCommand({options.runner.string(), options.namespaces, work.string(), kBuildMemoryMb,
-                       static_cast<int64_t>(PythonBuildLimit_s(options.limits)) + 1, shown, kBuildFileMb});
-  const std::string script = (fs::path(setup.script).parent_path() / "build_candidate.py").string();
-  spawn.argv.insert(spawn.argv.end(), {setup.python, "-I", "-B", script, kind, setup.library, headers});
+                       static_cast<int64_t>(PythonBuildLimit_s(options.limits)) + 1, shown, file_mb});
+  spawn.argv.insert(spawn.argv.end(), {setup.python, "-I", "-B", (scripts / script).string()});
   const std::string temporary = options.namespaces ? kSandboxWorkPath : work.string();
   spawn.environment = {"PATH=/usr/local/cuda/bin:/usr/bin:/bin",
                        "LC_ALL=C",
@@ -85,6 +84,30 @@ SpawnOptions BuildProcess(const PythonSetup& setup, const std::string& kind, con
                        "USER=kevin"};
   if (!cuda_architecture.empty()) spawn.environment.push_back("TORCH_CUDA_ARCH_LIST=" + cuda_architecture);
   return spawn;
+}
+
+SpawnOptions BuildProcess(const PythonSetup& setup, const std::string& kind, const std::string& headers,
+                          const fs::path& sets, const CompileOptions& options,
+                          const std::string& cuda_architecture, const fs::path& work) {
+  const fs::path programs = fs::path(setup.library).parent_path(), libraries = programs.parent_path() / "lib";
+  std::vector<fs::path> folders = {programs, sets.parent_path()};
+  std::error_code ignored;
+  if (fs::is_directory(libraries, ignored)) folders.push_back(libraries);  // of a bundle
+  SpawnOptions spawn = ScriptProcess(setup, "build_candidate.py", options, cuda_architecture, work, folders);
+  spawn.argv.insert(spawn.argv.end(), {kind, setup.library, headers, sets.string()});
+  return spawn;
+}
+
+// For the builds that follow.
+void CountHeaders(const PythonSetup& setup, const fs::path& sets, const std::vector<std::string>& flags,
+                  const CompileOptions& options, const std::string& cuda_architecture) {
+  CountWantedHeaders(sets, flags, [&](const fs::path& work) {
+    SpawnOptions spawn =
+        ScriptProcess(setup, "torch_headers.py", options, cuda_architecture, work, {}, kTorchHeadersMb);
+    spawn.argv.insert(spawn.argv.end(), flags.begin(), flags.end());
+    return RunToEnd(std::move(spawn), options.patience * PythonBuildLimit_s(options.limits),
+                    static_cast<size_t>(options.limits.max_log_bytes), options.stop);
+  });
 }
 
 // Takes the line kImported out of what a build has printed. Nothing that the candidate prints comes before it.
@@ -169,11 +192,13 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
     fs::create_directory(work);
     fs::create_directory(kept);
     WriteFileIn(work, "candidate.py", candidate.source);
+    const fs::path sets = TorchHeaderSets(setup, compiler_version, options.cache_directory);
     const DeviceLock lock("cpu", options.lock, &compiled.wait_s, options.stop);
     Ran ran =
-        RunToEnd(BuildProcess(setup, candidate.kind, headers, options, cuda_architecture, work),
+        RunToEnd(BuildProcess(setup, candidate.kind, headers, sets, options, cuda_architecture, work),
                  options.patience * PythonBuildLimit_s(options.limits),
                  static_cast<size_t>(options.limits.max_log_bytes), options.stop, UsageLimitsOfScript(work));
+    const std::vector<std::vector<std::string>> wanted = TakeWantedHeaders(&ran.output);
     const int own_status = !TakeImported(&ran.output) && WIFEXITED(ran.status) ? WEXITSTATUS(ran.status) : 0;
     if (ran.timed_out || WasKilled(ran)) {
       compiled.log = Printable(ran.output);
@@ -199,6 +224,9 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
     }
     WriteFileIn(kept, "log", log);
     entry = cache.Store(kept, key);
+    // One set for a build: others that it asked for are asked for again.
+    if (ran.status == 0 && !wanted.empty())
+      CountHeaders(setup, sets, wanted.front(), options, cuda_architecture);
   }
   compiled.library = entry->library;
   compiled.log = entry->log;

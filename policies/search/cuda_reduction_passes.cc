@@ -248,8 +248,7 @@ std::string CudaReductionWriter::FromPartials(int step) const {
     text += fmt::format(
         "{0} r{1}[{2}];\n#pragma unroll\nfor (int t = 0; t < {2}; ++t) {{\nr{1}[t] = {3};\n"
         "for (int p = lane; p < {4}; p += kGroup) {{\nconst {0} a = r{1}[t], b = {5};\nr{1}[t] = {6};\n}}\n}}\n",
-        fold.type, a.result, count_, fold.start, kernel_->Number(plan_.parts), PartialAt(i, "p"),
-        fold.update);
+        fold.type, a.result, count_, fold.start, Parts(), PartialAt(i, "p"), fold.update);
   }
   return text + JoinThreads(step);
 }

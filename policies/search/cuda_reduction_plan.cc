@@ -6,7 +6,8 @@
 namespace kevin::search {
 namespace {
 
-constexpr int64_t kFewTerms = 128;  // so few that one thread folds them
+constexpr int64_t kMostParts = 65535;  // of a grid's second dimension
+constexpr int64_t kFewTerms = 128;     // so few that one thread folds them
 // Of kept values in a thread: a block of 1024 has 64 registers a thread.
 int64_t MostRegisters(int64_t threads) { return threads >= 1024 ? 32 : 64; }
 
@@ -159,7 +160,7 @@ void PlanRows(const CudaText& text, const Reduction& work, int64_t outer, int64_
   if (text.sharing() == CudaSharing::kForms) PlanFewForms(packs, kept, plan);
   if (plan.cluster == 1 && outer * 2 <= processors && packs >= 4096) {
     const int64_t wanted = (4 * processors + outer - 1) / outer;
-    plan.parts = std::clamp<int64_t>(std::min(wanted, packs / 1024), 1, 65535);
+    plan.parts = std::clamp<int64_t>(std::min(wanted, packs / 1024), 1, kMostParts);
     if (plan.parts > 1) {
       plan.keep = CudaReductionPlan::Keep::kNo;
       plan.group = plan.threads = 256;
@@ -215,7 +216,7 @@ void PlanColumns(const CudaText& text, const Reduction& work, int64_t outer, int
   const int64_t blocks = std::max<int64_t>(1, outer * plan.group / plan.threads);
   if (blocks * 2 <= processors && packs >= 64 * plan.group)
     plan.parts = std::clamp<int64_t>(
-        std::min((4 * processors + blocks - 1) / blocks, packs / (16 * plan.group)), 1, 65535);
+        std::min((4 * processors + blocks - 1) / blocks, packs / (16 * plan.group)), 1, kMostParts);
   const int64_t deep = (packs + plan.group - 1) / plan.group;
   if (plan.parts > 1) plan.nested = false;
   if (plan.parts == 1 && !plan.nested && kept > 0 && deep * kept <= 64)
@@ -317,7 +318,15 @@ std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work
     }
     if (group.values.size() > 1) knobs.push_back(group);
   }
-  if (plan.columns || plan.group <= 32) {
+  if (plan.parts > 1) {
+    Knob parts{"PARTS", {plan.parts}, true, "blocks that share a result"};
+    for (const int64_t value : {plan.parts * 2, plan.parts / 2, plan.parts / 4}) {
+      if (value > 1 && value <= kMostParts && value * plan.group * plan.each <= planned.packs)
+        parts.values.push_back(value);
+    }
+    if (parts.values.size() > 1) knobs.push_back(parts);
+  }
+  if (plan.columns || plan.group <= 32 || plan.parts > 1) {
     Knob threads{"THREADS", {plan.threads}, true, "threads of a block"};
     for (const int64_t value : {64, 128, 256, 512}) {
       if (value != plan.threads) threads.values.push_back(value);
@@ -325,7 +334,7 @@ std::vector<Knob> CudaReductionKnobs(const CudaText& text, const Reduction& work
     knobs.push_back(threads);
   }
   if (plan.keep != CudaReductionPlan::Keep::kRegisters && plan.each * plan.group < planned.packs &&
-      !plan.nested && !plan.across) {
+      plan.cluster == 1 && !plan.nested && !plan.across) {
     Knob each{"EACH", {plan.each}, true, "packs under way in a thread"};
     for (const int64_t value : {2, 4, 8, 16}) {
       if (value != plan.each) each.values.push_back(value);

@@ -47,10 +47,14 @@ class CudaReductionWriter {
   // On an inner loop, a result, or a load that is itself done later.
   bool DependsOnPass(const CudaLoad& load) const;
   // Texts of the constants: knobs where the plan allows.
-  bool HasKnobs() const { return !is_end_ && plan_.parts == 1 && plan_.cluster == 1; }
+  bool HasKnobs() const { return !is_end_ && plan_.cluster == 1; }
+  // Whether the number of parts is a knob, in the end kernel too.
+  bool HasPartsKnob() const;
   std::string GroupText() const;
   std::string Threads() const;
   std::string Grid() const;
+  // In a kernel. `launch` has the knob or the number itself: equal kernels of other sizes have other arguments there.
+  std::string Parts() const;
   // Packs of an outer point that one block folds.
   int64_t PerBlock() const { return (planned_.packs + plan_.cluster - 1) / plan_.cluster; }
   // Slots of the cluster's results come first.

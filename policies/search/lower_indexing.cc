@@ -19,12 +19,18 @@ bool HasExactBounds(const ExprPtr& e) {
                      [](const ExprPtr& arg) { return arg->op == "variable"; });
 }
 
-ExprPtr CheckedIndex(const GraphNode& node, const ExprPtr& index, int64_t low, int64_t size) {
-  if (HasExactBounds(index) && (index->low < low || index->high >= size)) {
-    throw Unsupported(fmt::format("`{}` reads index {} of a dimension of {}", node.op,
-                                  index->low < low ? index->low : index->high, size));
+// Throws where an element of the index tensor is a number outside of [low, size). All elements are looked at, as torch
+// does, and no others: a concatenation around the node asks for elements that are not there, under a condition.
+void RequireInside(const GraphNode& node, const ValuePtr& value, int64_t low, int64_t size) {
+  Index every;
+  for (const int64_t extent : value->shape) {
+    if (extent == 0) return;
+    every.push_back(Variable(-1 - static_cast<int>(every.size()), extent));  // of no loop
   }
-  return index;
+  const ExprPtr index = ToType(value->at(every), Type::kInt);
+  if (!HasExactBounds(index) || (index->low >= low && index->high < size)) return;
+  throw Unsupported(fmt::format("`{}` reads index {} of a dimension of {}", node.op,
+                                index->low < low ? index->low : index->high, size));
 }
 
 }  // namespace
@@ -34,12 +40,13 @@ size_t DimOf(Lowering& at, const GraphNode& node, const char* name, size_t rank,
 }
 
 ExprPtr IndexAt(const GraphNode& node, const ValuePtr& value, const Index& index, int64_t size) {
-  return CheckedIndex(node, ToType(Lowering::AtBroadcast(value, index), Type::kInt), 0, size);
+  RequireInside(node, value, 0, size);
+  return ToType(Lowering::AtBroadcast(value, index), Type::kInt);
 }
 
 ExprPtr IndexFromEndAt(const GraphNode& node, const ValuePtr& value, const Index& index, int64_t size) {
-  const ExprPtr given =
-      CheckedIndex(node, ToType(Lowering::AtBroadcast(value, index), Type::kInt), -size, size);
+  RequireInside(node, value, -size, size);
+  const ExprPtr given = ToType(Lowering::AtBroadcast(value, index), Type::kInt);
   return Select(Compare("less", given, Int(0)), AddInt(given, Int(size)), given);
 }
 

@@ -44,8 +44,10 @@ void CudaReductionWriter::Write() {
 
 void CudaReductionWriter::WriteSplit() {
   for (const Accumulator& accumulator : work_.accumulators) {
-    partials_.push_back(text_.AddWorkspace(PartialType(FoldOf(accumulator)),
-                                           fmt::format("{}L", planned_.outer * count_ * plan_.parts)));
+    const int64_t each = planned_.outer * count_;
+    partials_.push_back(text_.AddWorkspace(
+        PartialType(FoldOf(accumulator)),
+        HasPartsKnob() ? fmt::format("{}L * {}", each, Parts()) : fmt::format("{}L", each * plan_.parts)));
   }
   for (int step = 0; step < steps_; ++step) {
     BeginKernel(plan_.group, plan_.threads);
@@ -55,7 +57,6 @@ void CudaReductionWriter::WriteSplit() {
     kernel_->Launch("ReducePart", body, Grid(), Threads(), Threads());
   }
   const bool has_pass = !work_.inner_stores.empty();
-  const int64_t parts = plan_.parts;
   is_end_ = true;
   if (!has_pass) {
     BeginKernel(plan_.columns ? 1 : 32, 64);
@@ -67,7 +68,6 @@ void CudaReductionWriter::WriteSplit() {
   for (int step = 0; step < steps_; ++step) body += FromPartials(step);
   body += OuterStores();
   if (has_pass) body += Pass(steps_);
-  plan_.parts = parts;
   kernel_->Launch("ReduceEnd", body, Grid(), Threads(), Threads());
 }
 
@@ -90,30 +90,41 @@ void CudaReductionWriter::BeginKernel(int64_t group, int64_t threads) {
   FindLoads();
 }
 
+bool CudaReductionWriter::HasPartsKnob() const {
+  return plan_.parts > 1 && text_.KnobText("PARTS", plan_.parts) != std::to_string(plan_.parts);
+}
+
+std::string CudaReductionWriter::Parts() const {
+  return HasPartsKnob() ? text_.KnobText("PARTS", plan_.parts) : kernel_->Number(plan_.parts);
+}
+
 std::string CudaReductionWriter::GroupText() const {
+  if (HasKnobs() && plan_.parts > 1 && !plan_.columns) return Threads();
   return HasKnobs() && HasCudaGroupKnob(plan_) ? text_.KnobText("GROUP", group_) : std::to_string(group_);
 }
 
 std::string CudaReductionWriter::Threads() const {
-  const std::string group = GroupText(), number = std::to_string(threads_);
+  const std::string number = std::to_string(threads_);
   if (!HasKnobs()) return number;
-  const std::string threads =
-      plan_.columns || plan_.group <= 32 ? text_.KnobText("THREADS", threads_) : "256";
-  if (plan_.columns || group == std::to_string(group_))
-    return plan_.columns || plan_.group <= 32 ? threads : number;
+  const bool has_knob = plan_.columns || plan_.group <= 32 || plan_.parts > 1;
+  const std::string threads = has_knob ? text_.KnobText("THREADS", threads_) : "256";
+  if (plan_.columns || plan_.parts > 1) return threads;
+  const std::string group = GroupText();
+  if (group == std::to_string(group_)) return has_knob ? threads : number;
   return fmt::format("({0} > 32 ? {0} : {1})", group, threads);
 }
 
 std::string CudaReductionWriter::Grid() const {
+  const int64_t rows = threads_ / group_, count = (planned_.outer + rows - 1) / rows;
+  if (plan_.cluster > 1) return std::to_string(count * plan_.cluster);
+  std::string blocks = std::to_string(count);
   if (HasKnobs()) {
     const std::string group = GroupText(), threads = Threads();
-    if (group != std::to_string(group_) || threads != std::to_string(threads_))
-      return fmt::format("ceil_div({}L, {} / {})", planned_.outer, threads, group);
+    if (group != threads && (group != std::to_string(group_) || threads != std::to_string(threads_)))
+      blocks = fmt::format("ceil_div({}L, {} / {})", planned_.outer, threads, group);
   }
-  const int64_t rows = threads_ / group_, blocks = (planned_.outer + rows - 1) / rows;
-  if (plan_.cluster > 1) return std::to_string(blocks * plan_.cluster);
-  if (plan_.parts == 1 || !blocks_have_parts_) return std::to_string(blocks);
-  return fmt::format("dim3({}, {})", blocks, plan_.parts);
+  if (plan_.parts == 1 || !blocks_have_parts_) return blocks;
+  return fmt::format("dim3({}, {})", blocks, text_.KnobText("PARTS", plan_.parts));
 }
 
 int64_t CudaReductionWriter::SlotBytes() const {
@@ -180,7 +191,9 @@ std::string CudaReductionWriter::Bounds(bool backwards) {
                         backwards            ? "gridDim.y - 1 - blockIdx.y"
                         : blocks_have_parts_ ? "blockIdx.y"
                                              : "0",
-                        pack, packs, kernel_->Number(plan_.parts - 1), kernel_->Number(plan_.parts));
+                        pack, packs,
+                        HasPartsKnob() ? fmt::format("({} - 1)", Parts()) : kernel_->Number(plan_.parts - 1),
+                        Parts());
     text += fmt::format(
         "const {0} begin = min(part * per_part, ({0})({1})), end = min(begin + per_part, ({0})({1}));\n",
         pack, packs);

@@ -221,8 +221,7 @@ RecordsWritten WriteKernelBench(const RecordsRequest& request, const std::string
   RecordsRequest all = request;
   all.selection = Selection::kAll;
   const ChosenTurns chosen(all);
-  RecordsWritten written;
-  written.doubtful_verdicts = chosen.doubtful_verdicts();
+  RecordsWritten written = chosen.BeginWritten();
   FolderWriter writer(chosen, folder);
   for (const ChosenEpisode& e : chosen.episodes()) writer.Add(e, &written);
   writer.Finish();

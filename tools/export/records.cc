@@ -237,8 +237,7 @@ Json PairLine(const Answered& better, const Answered& worse) {
 
 RecordsWritten WriteJsonLines(const RecordsRequest& request, const WriteLine& write) {
   const ChosenTurns chosen(request);
-  RecordsWritten written;
-  written.doubtful_verdicts = chosen.doubtful_verdicts();
+  RecordsWritten written = chosen.BeginWritten();
   ForEachTurn(chosen, [&](const ChosenEpisode& e, const ChosenTurn& t, const TurnRecord& record) {
     write(TurnLine(e, t, record));
     written.lines++;
@@ -248,8 +247,7 @@ RecordsWritten WriteJsonLines(const RecordsRequest& request, const WriteLine& wr
 
 RecordsWritten WriteSft(const RecordsRequest& request, const WriteLine& write) {
   const ChosenTurns chosen(request);
-  RecordsWritten written;
-  written.doubtful_verdicts = chosen.doubtful_verdicts();
+  RecordsWritten written = chosen.BeginWritten();
   ForEachTurn(chosen, [&](const ChosenEpisode& e, const ChosenTurn& t, const TurnRecord& record) {
     Json line = {{"messages", PromptMessagesJson(record)}};
     line["messages"].push_back(Answer(record));
@@ -268,8 +266,7 @@ RecordsWritten WritePreferences(const RecordsRequest& request, const WriteLine& 
   ForEachTurn(chosen, [&](const ChosenEpisode& e, const ChosenTurn& t, const TurnRecord& record) {
     by_prompt[PromptHash(record)].push_back({&e, t});
   });
-  RecordsWritten written;
-  written.doubtful_verdicts = chosen.doubtful_verdicts();
+  RecordsWritten written = chosen.BeginWritten();
   for (auto& [prompt, answers] : by_prompt) {
     std::stable_sort(answers.begin(), answers.end(), [](const Answered& a, const Answered& b) {
       return a.turn.attribution.score.score > b.turn.attribution.score.score;

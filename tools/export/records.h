@@ -92,7 +92,12 @@ class ChosenTurns {
   explicit ChosenTurns(const RecordsRequest& request);
   const std::vector<ChosenEpisode>& episodes() const { return episodes_; }
   int64_t turns() const;
-  const std::string& doubtful_verdicts() const { return doubtful_verdicts_; }  // as in RecordsWritten
+  // Without lines, and with what was left out before any is written.
+  RecordsWritten BeginWritten() const {
+    RecordsWritten written;
+    written.doubtful_verdicts = doubtful_verdicts_;
+    return written;
+  }
 
  private:
   struct Source {

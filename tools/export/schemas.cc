@@ -56,8 +56,7 @@ const char* WhyNoTrajectory(const ChosenTurn& chosen, const TurnRecord& t) {
 
 RecordsWritten WritePrompts(const RecordsRequest& request, const WriteLine& write) {
   const ChosenTurns chosen(request);
-  RecordsWritten written;
-  written.doubtful_verdicts = chosen.doubtful_verdicts();
+  RecordsWritten written = chosen.BeginWritten();
   std::set<std::string> seen;
   ForEachTurn(chosen, [&](const ChosenEpisode& e, const ChosenTurn& t, const TurnRecord& record) {
     if (t.turn == 1 && seen.insert(PromptHash(record)).second) write(PromptRow(e, record, written.lines++));
@@ -67,8 +66,7 @@ RecordsWritten WritePrompts(const RecordsRequest& request, const WriteLine& writ
 
 RecordsWritten WriteTrajectories(const RecordsRequest& request, const WriteLine& write) {
   const ChosenTurns chosen(request);
-  RecordsWritten written;
-  written.doubtful_verdicts = chosen.doubtful_verdicts();
+  RecordsWritten written = chosen.BeginWritten();
   std::map<std::string, int64_t> left_out;
   ForEachTurn(chosen, [&](const ChosenEpisode& e, const ChosenTurn& t, const TurnRecord& record) {
     if (const char* why = WhyNoTrajectory(t, record)) {

@@ -1,79 +1,17 @@
 #include "agent/rollout/rollout.h"
 
 #include <atomic>
-#include <future>
 #include <set>
 
-#include "agent/records.h"
-#include "agent/rollout/exclusive_gate.h"
-#include "env/device_pool.h"
 #include "env/error.h"
-#include "env/problem/problem.h"
+#include "tests/agent/rollout/rollout_fixture.h"
 #include "tests/catch.h"
-#include "tests/support/fakes.h"
 #include "tests/trajectories/sample_records.h"
-#include "trajectories/database.h"
 
 namespace kevin {
-namespace {
-
-// A collection of `episodes` episodes at one problem by a policy that answers any number of them.
-struct Fixture {
-  testing::TempFolder folder;
-  Store store = Store::Open(folder.path() / "kevin.db", OpenMode::kCreate);
-  Problem problem = testing::ReluProblem();
-  testing::FakeEnvironment environment;
-  testing::SteadyPolicy policy;
-  Policy* answers = &policy;
-  RolloutSources sources;
-  RolloutOptions options;
-  RolloutHooks hooks;
-  CollectionSpec spec;
-  CancelToken drain{false}, stop{false};
-  std::vector<std::string> faults;
-  std::set<std::string> begun;
-  int resumed = 0, turns = 0, ended = 0;
-
-  explicit Fixture(int episodes = 4) {
-    spec.tasks = {{problem.id, problem.content_hash}};
-    spec.policies = {"steady"};
-    spec.episodes = episodes;
-    spec.turns = 4;
-    spec.kind = "cpp";
-    sources.problem = [this](const EpisodeSpec&) -> const Problem& { return problem; };
-    sources.policy = [this](const std::string&) -> Policy& { return *answers; };
-    options.episode.output = folder.path() / "out";
-    options.parallel = 3;
-    options.lease_s = 30;
-    options.rest_s = 0.02;
-    hooks.on_begin = [this](const EpisodeRecord& episode, const EpisodeSpec&, bool again) {
-      begun.insert(episode.id);
-      resumed += again ? 1 : 0;
-    };
-    hooks.on_turn = [this](const TurnRecord&, const EpisodeRecord&) { ++turns; };
-    hooks.on_episode = [this](const EpisodeRecord&) { ++ended; };
-    hooks.on_fault = [this](const EpisodeSpec&, const std::string& error, bool parked) {
-      faults.push_back((parked ? "parked: " : "") + error);
-    };
-  }
-
-  RolloutEnd Run() {
-    const auto opened =
-        WorkQueue(store).Open(KeyOf(spec), ToJson(spec), EpisodesOf(spec), {ToRecord(problem)}, {}, false);
-    options.collection = opened.collection;
-    options.worker_run = opened.worker_run;
-    return RunRollout(store, environment, sources, options, hooks, &drain, &stop);
-  }
-  QueueCounts Counts() { return WorkQueue(store).Count(options.collection); }
-  int64_t Query(const char* sql) {
-    return Database(folder.path() / "kevin.db", Database::Access::kReadOnly, 1000).QueryInteger(sql);
-  }
-};
-
-}  // namespace
 
 TEST_CASE("a collection runs all its episodes, each with a seed of its own, and is finished") {
-  Fixture f;
+  RolloutFixture f;
   const RolloutEnd end = f.Run();
   CHECK((end.complete && end.out_of.empty()));
   CHECK((f.begun.size() == 4 && f.ended == 4 && f.turns == 16));
@@ -125,7 +63,7 @@ TEST_CASE("episodes go in rounds over problems and policies") {
 }
 
 TEST_CASE("drained, the turns in hand are stored; the same request goes on at the first missing turn") {
-  Fixture f;
+  RolloutFixture f;
   f.options.parallel = 2;
   f.hooks.on_turn = [&](const TurnRecord&, const EpisodeRecord&) { f.drain = ++f.turns >= 3; };
   CHECK_FALSE(f.Run().complete);
@@ -149,7 +87,7 @@ TEST_CASE("drained, the turns in hand are stored; the same request goes on at th
 
 TEST_CASE("while an episode confirms its winner the next one begins, and not before") {
   using namespace std::chrono_literals;
-  Fixture f(2);
+  RolloutFixture f(2);
   f.options.parallel = 1;
   std::mutex mutex;
   f.hooks.on_begin = [&](const EpisodeRecord& episode, const EpisodeSpec&, bool) {
@@ -176,7 +114,7 @@ TEST_CASE("while an episode confirms its winner the next one begins, and not bef
 }
 
 TEST_CASE("one episode at a time announces the problem of the next one before its last turn") {
-  Fixture f(3);
+  RolloutFixture f(3);
   f.options.parallel = 1;
   f.options.episode.workload.size = "small";
   size_t before_last = 0, in_last = 0;
@@ -190,7 +128,7 @@ TEST_CASE("one episode at a time announces the problem of the next one before it
         std::vector<std::string>(2, "level1/19 cpp small"));  // none follows the last one
 
   SECTION("many keep the device busy") {
-    Fixture many(3);
+    RolloutFixture many(3);
     many.options.parallel = 2;
     CHECK(many.Run().complete);
     CHECK(many.environment.expected.empty());
@@ -198,7 +136,7 @@ TEST_CASE("one episode at a time announces the problem of the next one before it
 }
 
 TEST_CASE("stopped, the turn in hand is thrown away and the item goes back") {
-  Fixture f(1);
+  RolloutFixture f(1);
   f.options.parallel = 1;
   f.environment.before_evaluate = [&](int call) {
     if (call != 2) return;
@@ -215,7 +153,7 @@ TEST_CASE("stopped, the turn in hand is thrown away and the item goes back") {
 }
 
 TEST_CASE("a fault voids the turn, which is made again after a rest and never scored 0") {
-  Fixture f(2);
+  RolloutFixture f(2);
   std::atomic<int> left{4};
   f.environment.before_evaluate = [&](int) {
     if (left-- > 0) throw Error(ExitCode::kBroken, "evaluator: gone");
@@ -228,7 +166,7 @@ TEST_CASE("a fault voids the turn, which is made again after a rest and never sc
 }
 
 TEST_CASE("what cannot work is parked at once, what never works after some trials") {
-  Fixture f(1);
+  RolloutFixture f(1);
   SECTION("a policy that cannot write the problem") {
     testing::ScriptedPolicy unable({});
     unable.why_not = "no such family";
@@ -249,7 +187,7 @@ TEST_CASE("what cannot work is parked at once, what never works after some trial
 }
 
 TEST_CASE("where nothing works the rollout ends with the reason, and nothing is lost") {
-  Fixture f(30);
+  RolloutFixture f(30);
   f.environment.before_evaluate = [&](int) { throw Error(ExitCode::kBroken, "evaluator: gone", "doctor"); };
   try {
     f.Run();
@@ -263,7 +201,7 @@ TEST_CASE("where nothing works the rollout ends with the reason, and nothing is 
 }
 
 TEST_CASE("a budget drains") {
-  Fixture f(8);
+  RolloutFixture f(8);
   f.options.parallel = 1;
   const auto slow = [&](int) { std::this_thread::sleep_for(std::chrono::milliseconds(60)); };
   f.environment.before_evaluate = slow;
@@ -309,9 +247,9 @@ TEST_CASE("budgets in all units") {
 }
 
 TEST_CASE("an episode broken off while its winner was confirmed ends as if it had not been") {
-  Fixture f(1);
+  RolloutFixture f(1);
   f.options.parallel = 1;
-  Fixture undisturbed(1);
+  RolloutFixture undisturbed(1);
   undisturbed.options.parallel = 1;
   undisturbed.Run();
   // The first confirmation is stored, then the process is told to stop.
@@ -334,7 +272,7 @@ TEST_CASE("an episode broken off while its winner was confirmed ends as if it ha
 }
 
 TEST_CASE("confirmations that were stored before a kill are not made again") {
-  Fixture f(1);
+  RolloutFixture f(1);
   f.options.parallel = 1;
   f.Run();
   const int64_t confirmations = f.Query("SELECT count(*) FROM evaluations WHERE purpose = 'confirm'");
@@ -349,183 +287,6 @@ TEST_CASE("confirmations that were stored before a kill are not made again") {
   CHECK(f.environment.calls.empty());
   CHECK(f.Query("SELECT count(*) FROM evaluations WHERE purpose = 'confirm'") == confirmations);
   CHECK(f.Query("SELECT count(*) FROM episodes WHERE state = 'done' AND best_speedup IS NOT NULL") == 1);
-}
-
-TEST_CASE("a rollout ends where only items of another model of device are left, and names it") {
-  Fixture f(3);
-  f.options.parallel = 1;
-  f.environment.facts.device = "cpu: Fake, 2 threads";
-  f.hooks.on_turn = [&](const TurnRecord&, const EpisodeRecord&) { f.drain = true; };
-  CHECK_FALSE(f.Run().complete);
-  f.drain = false;
-  f.hooks.on_turn = nullptr;
-  f.environment.facts.device = "cpu: Fake, 4 threads";
-  Database database(f.folder.path() / "kevin.db", Database::Access::kReadWrite, 1000);
-  SECTION("it waits") {}
-  SECTION("its worker has ended, here or elsewhere") {
-    database.Execute(
-        "UPDATE work_items SET state = 'leased', lease_owner = 'x', lease_until = '2000-01-01T00:00:00.000Z' "
-        "WHERE episode IS NOT NULL");
-  }
-  const RolloutEnd end = f.Run();
-  CHECK_FALSE(end.complete);
-  CHECK(end.left_to == std::vector<std::string>{"Fake, 2 threads"});
-  CHECK((f.Counts().waiting + f.Counts().leased == 1 && f.Counts().done == 2));
-  f.environment.facts.device = "cpu: Fake, 2 threads";
-  const RolloutEnd last = f.Run();
-  CHECK((last.complete && last.left_to.empty()));
-}
-
-TEST_CASE("items of another model of device are waited for while somebody works") {
-  Fixture f(3);
-  WorkQueue queue(f.store);
-  LeaseTerms there, here;
-  there.collection = here.collection =
-      queue.Open("key", "{}", EpisodesOf(f.spec), {ToRecord(f.problem)}, {}, false).collection;
-  there.device = "Fake, 2 threads", here.device = "Fake, 4 threads";
-  const auto begin = [&] {
-    const WorkItem item = queue.Take(there).value();
-    EpisodeRecord episode = SampleEpisode(there.collection);
-    episode.device = "cpu: " + there.device, episode.lease = item.lease;
-    f.store.BeginEpisode(episode, ToRecord(f.problem));
-    return item.lease;
-  };
-  const Lease first = begin(), second = begin();
-  queue.GiveBack(first);
-  CHECK(queue.LeftToOthers(here).empty());  // the third is of nobody, the second is worked on
-  queue.Finish(queue.Take(here)->lease);
-  CHECK(queue.LeftToOthers(here).empty());
-  queue.GiveBack(second);
-  CHECK(queue.LeftToOthers(here) == std::vector<std::string>{there.device});
-  CHECK(queue.LeftToOthers(there).empty());
-  CHECK(queue.Count(here.collection).waiting == 2);
-}
-
-TEST_CASE("an episode that runs is shown with the turns that are stored, also those of an earlier worker") {
-  Fixture f(1);
-  f.options.parallel = 1;
-  f.hooks.on_turn = [&](const TurnRecord& turn, const EpisodeRecord&) { f.drain = turn.turn == 2; };
-  f.Run();
-  f.drain = false;
-  f.hooks.on_turn = nullptr;
-  std::atomic<int> stored{-1};
-  f.hooks.on_progress = [&](const RolloutStatus& status) {
-    for (const RunningEpisode& episode : status.running) stored = episode.stored;
-  };
-  int in_third = -1;
-  f.environment.before_evaluate = [&](int) {
-    for (int wait = 0; in_third < 0 && stored < 2 && wait < 1000; ++wait)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (in_third < 0) in_third = stored;
-  };
-  CHECK(f.Run().complete);
-  CHECK(in_third == 2);
-}
-
-TEST_CASE("all devices of a pool give their memory back") {
-  struct Counting : testing::FakeEnvironment {
-    explicit Counting(int* count) : count_(count) {}
-    void ReleaseMemory() override { ++*count_; }
-    int* count_;
-  };
-  int first = 0, second = 0;
-  std::vector<std::unique_ptr<Environment>> devices;
-  devices.push_back(std::make_unique<Counting>(&first));
-  devices.push_back(std::make_unique<Counting>(&second));
-  DevicePool pool(std::move(devices));
-  pool.ReleaseMemory();
-  CHECK(first == 1);
-  CHECK(second == 1);
-}
-
-TEST_CASE("devices of one model share the work; of two models they do not mix") {
-  const auto device = [](const std::string& name) {
-    auto environment = std::make_unique<testing::FakeEnvironment>();
-    environment->facts.device = name;
-    return environment;
-  };
-  std::vector<std::unique_ptr<Environment>> devices;
-  devices.push_back(device("cuda:0: Fake"));
-  devices.push_back(device("cuda:3: Fake"));
-  auto* const first = static_cast<testing::FakeEnvironment*>(devices[0].get());
-  auto* const second = static_cast<testing::FakeEnvironment*>(devices[1].get());
-  DevicePool pool(std::move(devices));
-  CHECK(pool.Facts().device == "cuda:0, cuda:3: Fake");
-  CHECK(DeviceModel(pool.Facts().device) == "Fake");
-  std::atomic<int> inside{0}, together{0};
-  const auto wait = [&](int) {
-    together = std::max(together.load(), ++inside);
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    --inside;
-  };
-  first->before_evaluate = second->before_evaluate = wait;
-  const Problem problem = testing::ReluProblem();
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 6; ++i) {
-    threads.emplace_back([&] { pool.Evaluate(problem, {"cpp", testing::FakeSource("wrong")}, {}); });
-  }
-  for (auto& thread : threads) thread.join();
-  CHECK((first->calls.size() == 3 && second->calls.size() == 3));
-  CHECK(together == 2);
-  pool.Evaluate(problem, {"cpp", testing::FakeSource("wrong again")}, {});
-  CHECK(second->calls.size() == 4);  // which had the problem last
-
-  std::vector<std::unique_ptr<Environment>> mixed;
-  mixed.push_back(device("cuda:0: Fake"));
-  mixed.push_back(device("cuda:1: Other"));
-  CHECK_THROWS_AS(DevicePool(std::move(mixed)), Error);
-}
-
-// --- The parts: gate and tally ---
-
-namespace {
-
-template <typename Act>
-auto Elsewhere(const Act& act) {
-  return std::async(std::launch::async, act).get();
-}
-
-}  // namespace
-
-TEST_CASE("exclusive execution admits one thread, and the others wait for its end") {
-  ExclusiveGate gate;
-  const CancelToken drained{true}, open{false};
-  REQUIRE(gate.Enter(false, open));
-  CHECK_FALSE(Elsewhere([&] { return gate.Enter(true, open); }));  // one works in shared execution
-  gate.Leave(false);
-  REQUIRE(gate.Enter(true, open));
-  CHECK_FALSE(Elsewhere([&] { return gate.Enter(true, open); }));
-  CHECK_FALSE(Elsewhere([&] { return gate.Enter(false, drained); }));
-  Elsewhere([&] { return gate.EndExclusive(), true; });  // only the holder ends it
-  CHECK_FALSE(Elsewhere([&] { return gate.Enter(false, drained); }));
-  gate.EndExclusive();
-  CHECK(Elsewhere([&] { return gate.Enter(false, drained); }));
-  CHECK_FALSE(Elsewhere([&] { return gate.Enter(true, open); }));  // two are in
-  gate.Leave(true), gate.Leave(false);
-  CHECK(gate.Enter(true, open));
-}
-
-TEST_CASE("turns add to what was counted last; one that took an earlier verdict held no device") {
-  RolloutTally tally;
-  CollectionUsage counted;
-  counted.turns = 10, counted.completion_tokens = 100, counted.device_s = 5, counted.dollars = 1;
-  tally.Recounted(counted, {});
-  TurnRecord turn = SampleTurn(1, 1.5);
-  turn.usage.prompt_tokens = 7, turn.usage.completion_tokens = 20, turn.cost_usd = 0.25;
-  turn.evaluation.cached_from.clear(), turn.evaluation.device_s = 2;
-  tally.Add(turn);
-  turn.evaluation.cached_from = "another";
-  tally.Add(turn);
-  const CollectionUsage usage = tally.Usage();
-  CHECK(usage.turns == 12);
-  CHECK(usage.prompt_tokens == counted.prompt_tokens + 14);
-  CHECK(usage.completion_tokens == 140);
-  CHECK(usage.device_s == 7);
-  CHECK(usage.dollars == 1.5);
-  const RolloutTotals totals = tally.Totals();
-  CHECK(totals.turns == 2);
-  CHECK(totals.device_s == 2);
-  CHECK(totals.usage.turns == 12);
 }
 
 }  // namespace kevin

@@ -115,6 +115,23 @@ TEST_CASE("killed between two steps and within one, a run goes on with the turns
   CHECK(count("half.db") == 6 * 16);
 }
 
+TEST_CASE("episodes that were begun on another model of device are named, not waited for") {
+  const World world;
+  const std::string step = kSmall + "--samples 12 --steps 1 --parallel 2 --out run";
+  KillWhen(world, step, [&] { return world.TurnsOf("step-1") >= 3; });
+  {
+    Database database(world / "kevin.db", Database::Access::kReadWrite, 5000);
+    database.Execute(
+        "UPDATE work_items SET device = 'Another' WHERE episode IS NOT NULL AND state <> 'done'");
+    REQUIRE(database.QueryInteger("SELECT count(*) FROM work_items WHERE device = 'Another'") >= 1);
+  }
+  CHECK(world.Train(step + " --resume") == 3);
+  INFO(world.Errors());
+  CHECK(world.Errors().find("the episodes that are left were begun on Another, and this judge is ") !=
+        std::string::npos);
+  CHECK(world.Errors().find("go on with --resume on a machine with the same device") != std::string::npos);
+}
+
 TEST_CASE("Ctrl-C at one of two ranks during an evaluation ends both, soon") {
   const World world;
   const int asked = GENERATE(0, 1);

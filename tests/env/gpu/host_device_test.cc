@@ -19,7 +19,7 @@ TEST_CASE("a worker's tensors lie in the pool of the evaluator") {
   CHECK_FALSE(result.device_us.has_value());
 }
 
-TEST_CASE("outputs of a GPU worker are read with their strides, and several of a module with weights") {
+TEST_CASE("outputs of a GPU worker are read with their strides") {
   const JudgeResult strided =
       Judged(WithForward("return torch.relu(x.t().contiguous()).t()"), {.verify_only = true});
   INFO(OutcomeReason(strided.outcome));

@@ -1,6 +1,7 @@
 // What the search writes in CUDA, run on the CPU by cuda_on_cpu.h and compared with an interpreter of programs in double
 // precision: every kind of stage, sizes that are odd, one, or no whole number of packs.
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -141,6 +142,48 @@ TEST_CASE("CUDA texts agree with the interpreter at other values of their knobs"
     cases.push_back(all[i]);
     variants.push_back(1 + i % 5);
   }
+  CheckOnCpu(cases, variants);
+}
+
+// A row too long for a cluster of blocks.
+ProgramCase LongSoftmax() {
+  constexpr int64_t kTerms = 480003;
+  ProgramBuilder builder;
+  const Loop outer = builder.NewLoop(1), inner = builder.NewLoop(kTerms);
+  const int x = builder.Input(kTerms), y = builder.Output(kTerms);
+  const ExprPtr value = Read(x, {outer, inner});
+  const ExprPtr shifted = search::Unary("exp", Binary("sub", value, search::Result(0)));
+  builder.Do(
+      "softmax",
+      search::Reduction{{outer},
+                        {inner},
+                        {{"max", value, 0, 0}, {"sum", shifted, 1, 1}},
+                        {},
+                        {{y, At({outer, inner}), Binary("div_float", shifted, search::Result(1)), nullptr}}});
+  return builder.Case("long softmax", static_cast<double>(kTerms));
+}
+
+TEST_CASE("reductions whose blocks share a result agree at every value of their knobs") {
+  const std::set<std::string> wanted = {
+      "argmax 1x40009x1", "truth 1x40009x1",  "long softmax",      // rows
+      "softmax 1x5003x8", "moments 1x5003x8", "argmax 1x5003x8"};  // columns
+  std::vector<ProgramCase> all = EveryProgram(), cases;
+  all.push_back(LongSoftmax());
+  std::vector<size_t> variants;
+  std::set<std::string> found;
+  for (const ProgramCase& one : all) {
+    if (!wanted.contains(one.name)) continue;
+    found.insert(one.name);
+    const std::vector<search::Knob> knobs = search::CudaKnobs(one.program, TaskOf(one.program, "cuda"));
+    size_t most = 0;
+    for (const search::Knob& knob : knobs) most = std::max(most, knob.values.size());
+    INFO(one.name);
+    CHECK(std::any_of(knobs.begin(), knobs.end(),
+                      [](const search::Knob& knob) { return knob.name == "PARTS_0"; }));
+    CHECK(CudaTextOf(one.program).find(", PARTS_0)") != std::string::npos);  // a grid
+    for (size_t variant = 1; variant <= most; ++variant) cases.push_back(one), variants.push_back(variant);
+  }
+  CHECK(found == wanted);
   CheckOnCpu(cases, variants);
 }
 

@@ -10,8 +10,8 @@ void AddReductions(std::vector<ProgramCase>& cases) {
   struct Shape {
     int64_t outer, terms, inner;
   };
-  const std::vector<Shape> shapes = {{5, 1, 1},    {3, 251, 1}, {1, 40009, 1}, {7, 16, 1},   {2, 19, 50},
-                                     {3, 301, 37}, {1, 3, 1},   {4, 5, 130},   {3, 20011, 1}};
+  const std::vector<Shape> shapes = {{5, 1, 1},    {3, 251, 1}, {1, 40009, 1}, {7, 16, 1},    {2, 19, 50},
+                                     {3, 301, 37}, {1, 3, 1},   {4, 5, 130},   {3, 20011, 1}, {1, 5003, 8}};
   for (const Shape& s : shapes) {
     const auto text = std::to_string(s.outer) + "x" + std::to_string(s.terms) + "x" + std::to_string(s.inner);
     const auto terms = static_cast<double>(s.terms);
