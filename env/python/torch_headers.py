@@ -16,6 +16,8 @@ import subprocess
 import sys
 import sysconfig
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # python -I leaves it out
+
 import own_headers
 
 HEADER, PRECOMPILED = "torch/extension.h", "torch/extension.h.gch"
