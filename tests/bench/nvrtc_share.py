@@ -57,7 +57,7 @@ DEFINES = """-DINT_MAX=2147483647 -DFLT_MAX=3.402823466e+38f -DFLT_MIN=1.1754943
 -DM_SQRT1_2=0.707106781186547524 -DINFINITY=__builtin_bit_cast(float,0x7f800000u) -DNAN=__builtin_bit_cast(float,0x7fc00000u)"""
 # LONG: the 64-bit type of the host, or that of CCCL's own <cuda/std/cstdint>.
 DEVICE_PRELUDE = r"""
-typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef LONG int64_t;
+typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef LONG int64_t; typedef unsigned LONG uintptr_t;
 typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned uint32_t; typedef unsigned LONG uint64_t;
 namespace std {
 using ::abs; using ::exp; using ::log; using ::sqrt; using ::pow; using ::tanh; using ::fmax; using ::fmin; using ::erf;
