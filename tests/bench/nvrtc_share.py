@@ -7,7 +7,7 @@ the text are read (inline_calls.constant_calls). Candidates are parsed, never ru
 three times, one process at a time, after a small text for each compiler:
 - nvcc: to an object for sm_90 with Kevin's headers, by the command of own_headers.Commands.
 - g++: its host half with the same headers. Bodies of kernels and `__device__` functions are cut; a launch
-  `name<T><<<grid, block>>>(args)` becomes `configure(grid, block), name<T>(args)`. The kernels that it launches, instances of
+  `name<T><<<grid, block>>>(args)` becomes `kevin_launch(grid, block), name<T>(args)`. The kernels that it launches, instances of
   templates included, are then undefined symbols of the object. A rewriting step would define them by launches through the
   driver; that step does not exist, and no object is linked or run.
 - NVRTC: its device half (functions, declarations and headers of the host are blanked) to a cubin for sm_90 with -default-device
@@ -16,8 +16,8 @@ three times, one process at a time, after a small text for each compiler:
 A text is served if both halves compile, the cubin has each kernel of the text that is no template, each that the host half
 launches and each that nvcc's object registers, and the host half needs nvcc for launches only: no kernel as a value
 (cudaFuncSetAttribute), no copy to a `__constant__` symbol, no device lambda. A candidate is served if all its texts are.
-Candidates without a kernel, and those that nvcc with Kevin's headers refuses, are counted apart. A scan for braces, not a C++
-parser, cuts the halves: raw strings and unbalanced #if mislead it, which counts as a refusal.
+Candidates without a launch, and those that nvcc with Kevin's headers refuses, are counted apart; main.cpp is not compiled. A
+scan for braces, not a C++ parser, cuts the halves: raw strings and unbalanced #if mislead it, which counts as a refusal.
 """
 
 import argparse
@@ -69,14 +69,13 @@ template <class T> struct numeric_limits { static_assert(T(0.5) != T(0)); static
 #line 1 "cuda.cu"
 """
 # What only nvcc declares for the host, and the call that stands for `<<<`.
-HOST_PRELUDE = ("#include <cuda_runtime.h>\n#undef __launch_bounds__\n#define __launch_bounds__(...)\n"
-                "namespace cooperative_groups {}\nnamespace nvcuda { namespace wmma {} }\n"
-                "void kevin_configure(dim3, dim3, size_t = 0, cudaStream_t = nullptr);\n") + "".join(
+HOST_PRELUDE = ("#include <cuda_runtime.h>\n#undef __launch_bounds__\n#define __launch_bounds__(...)\nnamespace nvcuda::wmma {}\n"
+                "namespace cooperative_groups {}\nvoid kevin_launch(dim3, dim3, size_t = 0, cudaStream_t = 0);\n") + "".join(
     f"inline {t} {f}({t} a, {t} b) {{ return a {o} b ? a : b; }}\n" for f, o in (("min", "<"), ("max", ">"))
     for t in ("int", "unsigned", "long", "unsigned long", "long long", "unsigned long long", "float", "double"))
 WARM_UP = "__global__ void warm(float* x) { x[threadIdx.x] = 1; }\n"
 
-Row = collections.namedtuple("Row", "kernels nvrtc host nvcc error nvcc_error")  # seconds; "" for no error
+Row = collections.namedtuple("Row", "launches nvrtc host nvcc error nvcc_error")  # seconds; "": no error
 FIGURES = (("NVRTC", lambda row: row.nvrtc), ("g++", lambda row: row.host), ("both", lambda row: row.nvrtc + row.host),
            ("nvcc", lambda row: row.nvcc), ("nvcc / NVRTC", lambda row: row.nvcc / row.nvrtc))
 
@@ -128,7 +127,7 @@ def halves(text):
         elif not words & {"__device__", "constexpr"}:
             device = cut(device, begin, end)
             of_host += bare[begin:end]
-    host, of_host = LAUNCH.sub(r"::kevin_configure(\3), \1\2", host), LAUNCH.sub(r"\1\2 <", of_host)
+    host, of_host = LAUNCH.sub(r"::kevin_launch(\3), \1\2", host), LAUNCH.sub(r"\1\2 <", of_host)
     checks = [("a kernel as a value", r"[&(,=)]\s*" + name + r"\s*(?:<[^;{}()]*>)?\s*[,);]") for name in sorted(kernels)]
     checks += [("a device lambda", r"__(?:device|shared|global)__"), ("a copy to a symbol", r"\bcuda\w+Symbol"),
                ("a launch of an expression", "<<<")]
@@ -137,12 +136,13 @@ def halves(text):
 
 
 def device_text(half, cuda):
+    """Without headers of the host, behind the prelude."""
     def kept(match):
         exists = any(os.path.exists(os.path.join(cuda, "include", folder, match[1])) for folder in ("", "cccl"))
         return match[0] if exists and not HOST_HEADERS.fullmatch(match[1]) else ""
     text = re.sub(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]*)[>\"]", kept, half, flags=re.MULTILINE)
-    has_cccl = re.search(r"#\s*include\s*<(?:cooperative_groups|cuda/|cub/|thrust/)", text)
-    return DEVICE_PRELUDE.replace("LONG", "long long" if has_cccl else "long") + text
+    is_cccl = re.search(r"include\s*<(?:cooperative_groups|cuda/|cub/|thrust/)", text)
+    return DEVICE_PRELUDE.replace("LONG", "long long" if is_cccl else "long") + text
 
 
 def timed(command, folder):
@@ -157,13 +157,11 @@ def timed(command, folder):
 def in_nvrtc(cuda, text, options, names):
     """(seconds, log, cubin; b"" where it fails)."""
     library, program, size = ctypes.CDLL(os.path.join(cuda, "lib64/libnvrtc.so")), ctypes.c_void_p(), ctypes.c_size_t()
-
     def answer(function):
         getattr(library, function + "Size")(program, ctypes.byref(size))
         buffer = ctypes.create_string_buffer(size.value)
         getattr(library, function)(program, buffer)
         return buffer.raw
-
     options = ["-arch=sm_90", "-default-device", f"-I{cuda}/include", f"-I{cuda}/include/cccl", *options]
     begin = time.monotonic()
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"cuda.cu", 0, None, None)
@@ -196,6 +194,7 @@ def first_error(log):
 
 
 def measure(pool, cuda, folder, name, cpp, cuda_sources, options):
+    """The row of one call of load_inline."""
     main_text, text = own_headers.texts_of(cpp, cuda_sources, options)
     commands = own_headers.Commands(name, options, folder, True)
     device, host, kernels, templates, refusal = halves(text)
@@ -214,9 +213,9 @@ def measure(pool, cuda, folder, name, cpp, cuda_sources, options):
             runs.append(timed(command(own_headers.EVERYTHING), folder))
         results.append((sum(run[0] for run in runs), *runs[-1][1:]))
     (nvcc_s, nvcc_log, nvcc_works), (host_s, host_log, host_works) = results
-    listing = timed(["nm", "-u", "-P", "host.o"], folder)[1]
-    listing += timed(["readelf", *(f"-p.rodata{part}" for part in ("", ".str1.1", ".str1.8")), "cuda.cuda.o"], folder)[1]
-    symbols = demangled(re.findall(r"^(?: *\[ *\w+\] +)?(\w+)", listing, re.MULTILINE))
+    listings = [timed(["nm", "-u", "-P", "host.o"], folder)[1],
+                timed(["readelf", *(f"-p.rodata{part}" for part in ("", ".str1.1", ".str1.8")), "cuda.cuda.o"], folder)[1]]
+    symbols = demangled(re.findall(r"^(?: *\[ *\w+\] +)?(\w+)", "\n".join(listings), re.MULTILINE))
     wanted = {symbol for symbol in symbols if "(" in symbol and base(symbol) in kernels}  # others may be texts of messages
     names = sorted(expression(kernel) for kernel in wanted if base(kernel) in templates)
     flags = [flag for flag in flags + DEFINES.split() if not NOT_OF_NVRTC.fullmatch(flag)] + ["-std=c++17"]
@@ -228,9 +227,10 @@ def measure(pool, cuda, folder, name, cpp, cuda_sources, options):
     built = set(demangled(re.findall(r"\.nv\.constant0\.([\w$]+)", cubin.decode("latin-1"))))
     absent = wanted - built | kernels - templates - {base(kernel) for kernel in built}
     device_error = "" if cubin and not absent else "the cubin lacks " + ", ".join(absent) if cubin else first_error(log)
-    host_error = refusal or ("" if host_works else "g++: " + first_error(host_log))
-    error = "device: " + device_error if device_error else "host: " + host_error if host_error else ""
-    return Row(len(kernels), seconds, host_s, nvcc_s, error, "" if nvcc_works else first_error(nvcc_log))
+    errors = ("device: ", device_error), ("host: ", refusal), ("host: g++: ", "" if host_works else first_error(host_log))
+    error = next((half + what for half, what in errors if what), "")
+    launches = own_headers.blanked(text).count("<<<")
+    return Row(launches, seconds, host_s, nvcc_s, error, "" if nvcc_works else first_error(nvcc_log))
 
 
 def candidates(paths):
@@ -248,9 +248,9 @@ def candidates(paths):
         value = values.pop()
         values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
         texts += [value] if isinstance(value, str) else []
-    calls = {hashlib.sha256(text.encode()).hexdigest()[:12]: [call for call in inline_calls.constant_calls(text) if call[2]]
-             for text in set(texts) if "load_inline" in text}
-    return {key: found for key, found in calls.items() if found}, len(calls)
+    texts = {hashlib.sha256(text.encode()).hexdigest()[:12]: text for text in texts if "load_inline" in text}
+    calls = {key: [call for call in inline_calls.constant_calls(text) if call[2]] for key, text in texts.items()}
+    return {key: found for key, found in calls.items() if found}, len(texts)
 
 
 def spread(values):
@@ -269,7 +269,7 @@ def main():
     os.environ.update(CUDA_HOME=given.cuda, TORCH_CUDA_ARCH_LIST="9.0")
     found, total = candidates(given.paths)
     chosen = random.Random(given.seed).sample(sorted(found), min(given.most, len(found)))
-    errors, rows_of = collections.defaultdict(list), collections.defaultdict(list)
+    errors, rows_of = {"served": [], "refused": [], "not tried": []}, collections.defaultdict(list)
     with multiprocessing.Pool(1, in_nvrtc, (given.cuda, WARM_UP, [], [])) as pool, tempfile.TemporaryDirectory() as root:
         for key, calls in [("warm-up", [("warm", "", WARM_UP, {})]), *((key, found[key]) for key in chosen)]:
             try:
@@ -278,12 +278,12 @@ def main():
                 rows, error = [], str(unsuitable)
             error = next((row.error for row in rows if row.error), error)
             nvcc_error = next((row.nvcc_error for row in rows if row.nvcc_error), "")
-            state = ("not tried" if not rows else "without a kernel" if not any(row.kernels for row in rows) else
+            state = ("not tried" if not rows else "without a launch" if not any(row.launches for row in rows) else
                      "refused by nvcc" if nvcc_error else "refused" if error else "served")
-            print(f"{key} {state}: {error or '-'}; nvcc: {nvcc_error or '-'};", *(f"{row.kernels} kernels, NVRTC {row.nvrtc:.3f} "
-                  f"g++ {row.host:.3f} nvcc {row.nvcc:.3f} s" for row in rows), flush=True)
+            print(f"{key} {state}: {error or '-'}; nvcc: {nvcc_error or '-'};", *(f"{row.launches} launches, "
+                  f"NVRTC {row.nvrtc:.3f} g++ {row.host:.3f} nvcc {row.nvcc:.3f} s" for row in rows), flush=True)
             if key != "warm-up":
-                errors[state].append(error)
+                errors.setdefault(state, []).append(error)
                 rows_of[state] += rows
     served, of = len(errors["served"]), len(errors["served"] + errors["refused"])
     print(f"{total} distinct texts call load_inline, {len(found)} with constant arguments and cuda_sources; {len(chosen)} drawn:",
