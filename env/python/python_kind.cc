@@ -198,7 +198,7 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
         RunToEnd(BuildProcess(setup, candidate.kind, headers, sets, options, cuda_architecture, work),
                  options.patience * PythonBuildLimit_s(options.limits),
                  static_cast<size_t>(options.limits.max_log_bytes), options.stop, UsageLimitsOfScript(work));
-    const std::vector<std::vector<std::string>> wanted = TakeWantedHeaders(&ran.output);
+    const std::optional<std::vector<std::string>> wanted = TakeWantedHeaders(&ran.output);
     const int own_status = !TakeImported(&ran.output) && WIFEXITED(ran.status) ? WEXITSTATUS(ran.status) : 0;
     if (ran.timed_out || WasKilled(ran)) {
       compiled.log = Printable(ran.output);
@@ -224,9 +224,7 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
     }
     WriteFileIn(kept, "log", log);
     entry = cache.Store(kept, key);
-    // One set for a build: others that it asked for are asked for again.
-    if (ran.status == 0 && !wanted.empty())
-      CountHeaders(setup, sets, wanted.front(), options, cuda_architecture);
+    if (ran.status == 0 && wanted) CountHeaders(setup, sets, *wanted, options, cuda_architecture);
   }
   compiled.library = entry->library;
   compiled.log = entry->log;

@@ -74,19 +74,18 @@ fs::path TorchHeaderSets(const PythonSetup& setup, const std::string& compiler_v
                             CpuModel() + CpuFeatures());
 }
 
-std::vector<std::vector<std::string>> TakeWantedHeaders(std::string* output) {
-  std::vector<std::vector<std::string>> sets;
+std::optional<std::vector<std::string>> TakeWantedHeaders(std::string* output) {
+  std::optional<std::vector<std::string>> first;
   for (size_t at = output->find(kWanted); at != std::string::npos; at = output->find(kWanted, at)) {
     const size_t flags_at = at + kWanted.size(), end = output->find('\n', flags_at);
     std::istringstream line(output->substr(flags_at, end - flags_at));
     std::vector<std::string> flags;
     for (std::string flag; line >> flag;) flags.push_back(flag);
     const bool is_whole = end != std::string::npos && flags.size() <= kMostFlags;
-    if (is_whole && std::find(sets.begin(), sets.end(), flags) == sets.end())
-      sets.push_back(std::move(flags));
+    if (is_whole && !first) first = std::move(flags);
     output->erase(at, end == std::string::npos ? end : end + 1 - at);
   }
-  return sets;
+  return first;
 }
 
 void CountWantedHeaders(const fs::path& sets, const std::vector<std::string>& flags,

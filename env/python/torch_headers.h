@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,9 @@ namespace kevin {
 std::filesystem::path TorchHeaderSets(const PythonSetup& setup, const std::string& compiler_version,
                                       const std::filesystem::path& cache_directory);
 
-// The sets that a build has asked for, as lists of flags: its lines about them are taken out of what it printed. A candidate
-// may print such lines too.
-std::vector<std::vector<std::string>> TakeWantedHeaders(std::string* output);
+// The flags of the first set that a build has asked for: its lines about sets are taken out of what it printed. Others that it
+// asked for are asked for again. A candidate may print such lines too.
+std::optional<std::vector<std::string>> TakeWantedHeaders(std::string* output);
 
 // Counts a request. `make` runs torch_headers.py with the flags in an empty folder; it is called at the third request of this
 // process, which waits for it, and not again. It is not called while two sets are there that are younger than a day. Throws

@@ -92,7 +92,6 @@ class TestHeaders(unittest.TestCase):
         self.assertFalse(self.make(["-O3", "-include", "x"]))
         self.assertFalse(os.path.exists(os.path.join(self.folder, "work/torch")))
 
-
     def test_as_it_is_run(self):
         script = os.path.join(sys.argv[1], "env/python/torch_headers.py")
         done = subprocess.run([sys.executable, "-I", "-B", script, "-include"], capture_output=True, text=True, check=False)

@@ -21,6 +21,8 @@ struct ProgramCase {
 };
 
 std::vector<ProgramCase> EveryProgram();
+// "softmax 2x19x50": over the 19 terms of each of 2 x 50 places. One of them for each of some sizes is in EveryProgram.
+ProgramCase Softmax(int64_t outer, int64_t terms, int64_t inner);
 // Its parts: elementwise_programs.cc, reduction_programs.cc, product_programs.cc.
 void AddPointwise(std::vector<ProgramCase>& cases);
 void AddViews(std::vector<ProgramCase>& cases);

@@ -6,6 +6,22 @@ namespace kevin::test {
 
 using namespace search;
 
+ProgramCase Softmax(int64_t outer, int64_t terms, int64_t inner) {
+  ProgramBuilder b;
+  const Loop o = b.NewLoop(outer), r = b.NewLoop(terms), i = b.NewLoop(inner);
+  const int x = b.Input(outer * terms * inner), y = b.Output(outer * terms * inner);
+  const ExprPtr value = Read(x, {o, r, i});
+  const ExprPtr shifted = Unary("exp", Binary("sub", value, Result(0)));
+  b.Do("softmax", Reduction{{o, i},
+                            {r},
+                            {{"max", value, 0, 0}, {"sum", shifted, 1, 1}},
+                            {},
+                            {{y, At({o, r, i}), Binary("div_float", shifted, Result(1)), nullptr}}});
+  return b.Case(
+      "softmax " + std::to_string(outer) + "x" + std::to_string(terms) + "x" + std::to_string(inner),
+      static_cast<double>(terms));
+}
+
 void AddReductions(std::vector<ProgramCase>& cases) {
   struct Shape {
     int64_t outer, terms, inner;
@@ -15,18 +31,9 @@ void AddReductions(std::vector<ProgramCase>& cases) {
   for (const Shape& s : shapes) {
     const auto text = std::to_string(s.outer) + "x" + std::to_string(s.terms) + "x" + std::to_string(s.inner);
     const auto terms = static_cast<double>(s.terms);
-    ProgramBuilder b;
-    const Loop o = b.NewLoop(s.outer), r = b.NewLoop(s.terms), i = b.NewLoop(s.inner);
-    const int x = b.Input(s.outer * s.terms * s.inner), y = b.Output(s.outer * s.terms * s.inner);
-    const ExprPtr value = Read(x, {o, r, i});
-    const ExprPtr shifted = Unary("exp", Binary("sub", value, Result(0)));
-    b.Do("softmax", Reduction{{o, i},
-                              {r},
-                              {{"max", value, 0, 0}, {"sum", shifted, 1, 1}},
-                              {},
-                              {{y, At({o, r, i}), Binary("div_float", shifted, Result(1)), nullptr}}});
-    cases.push_back(b.Case("softmax " + text, terms));
+    cases.push_back(Softmax(s.outer, s.terms, s.inner));
     ProgramBuilder m;
+    const Loop o = m.NewLoop(s.outer), r = m.NewLoop(s.terms), i = m.NewLoop(s.inner);
     const int xm = m.Input(s.outer * s.terms * s.inner), mean = m.Output(s.outer * s.inner),
               low = m.Output(s.outer * s.inner);
     const ExprPtr centred = Binary("sub", Read(xm, {o, r, i}), Times(Result(0), Float(1 / terms)));
