@@ -167,6 +167,7 @@ std::string CudaReductionWriter::Pass(int pass) {
     body += own.Statements(printer, (is_last || steps_ == 1) && !shares) + "}\n}\n";
   }
   CudaPrinter printer = *printer_;
+  if (!is_last) body += BeginRound(pass);
   body += EachHead() + DecodeInner(printer);
   if (loads_kept && plan_.keep == Keep::kShared)
     body += kept_[0].Copies(false, [&](size_t load) { return SharedAt(load); });
@@ -176,6 +177,7 @@ std::string CudaReductionWriter::Pass(int pass) {
       [&](CudaPrinter& inside) { BindAll(inside, own); },
       [&](CudaPrinter& inside) { return is_last ? "" : Updates(inside, pass); });
   body += "}\n}\n";
+  if (!is_last) body += EndRound(pass);
   if (is_last) body = "if (is_there) {\n" + body + "}\n";
   if (IsNested()) return Nested(body);
   if (whole_) return fmt::format("{{\nconst {} base = begin + lane;\n{}}}\n", PackType(), body);
@@ -189,6 +191,28 @@ std::string CudaReductionWriter::SharedAt(size_t load) const {
   return fmt::format("(({}*)((char*)shared + {}))[i - begin]", kept_[0].TypeOf(load), SlotBytes() + before);
 }
 
+bool CudaReductionWriter::SumsByRound(const Accumulator& a, int step) const {
+  return a.step == step && a.op == "sum" && FoldOf(a).type == "float" && !whole_ && !IsNested();
+}
+
+std::string CudaReductionWriter::BeginRound(int step) const {
+  std::string text;
+  for (const Accumulator& a : work_.accumulators) {
+    if (SumsByRound(a, step)) text += fmt::format("float s{}[{}] = {{}};\n", a.result, count_);
+  }
+  return text;
+}
+
+std::string CudaReductionWriter::EndRound(int step) const {
+  std::string text;
+  for (const Accumulator& a : work_.accumulators) {
+    if (SumsByRound(a, step))
+      text += fmt::format("#pragma unroll\nfor (int t = 0; t < {0}; ++t) r{1}[t] += s{1}[t];\n", count_,
+                          a.result);
+  }
+  return text;
+}
+
 std::string CudaReductionWriter::Updates(CudaPrinter& printer, int step) {
   std::string text;
   for (const Accumulator& a : work_.accumulators) {
@@ -198,8 +222,9 @@ std::string CudaReductionWriter::Updates(CudaPrinter& printer, int step) {
     std::string place = is_single ? "i" : fmt::format("i * {} + w", plan_.width);
     place = fold.type == "Extreme" ? "int(" + place + ")" : "(long)" + place;
     const std::string value = printer.Value(a.value);
-    text += printer.TakeLines() +
-            fold.Add(fmt::format("r{}[{}]", a.result, plan_.columns ? "w" : "0"), value, place);
+    text += printer.TakeLines() + fold.Add(fmt::format("{}{}[{}]", SumsByRound(a, step) ? "s" : "r", a.result,
+                                                       plan_.columns ? "w" : "0"),
+                                           value, place);
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <numbers>
 #include <set>
 
 #include "policies/search/write.h"
@@ -198,6 +199,38 @@ TEST_CASE("a reduction of more than 2^31 terms counts and points in 64 bits") {
   library.Launch(0, {&place, &ones});
   CHECK(place == kAt);
   CHECK(ones == 11);
+}
+
+// No tensor of that size either. A thread that adds 32,000 squares one by one loses the small ones.
+TEST_CASE("a long sum on few threads keeps its digits") {
+  constexpr int64_t kPeriod = 1'000'003, kTerms = kPeriod << 8;
+  ProgramBuilder builder;
+  const Loop outer = builder.NewLoop(1), inner = builder.NewLoop(kTerms);
+  const int out = builder.Output(1);
+  const auto place = search::ToType(search::ModInt(Var(inner), kPeriod), search::Type::kFloat);
+  const auto root = search::Binary("mul", place, search::Float(std::numbers::inv_pi_v<float>));
+  const auto square = search::Binary("mul", root, root);
+  double truth = 0;
+  for (int i = 0; i < kPeriod; ++i) {
+    const float of = static_cast<float>(i) * std::numbers::inv_pi_v<float>;
+    truth += static_cast<double>(of * of) * (kTerms / kPeriod);
+  }
+  builder.Do(
+      "sum",
+      search::Reduction{
+          {outer}, {inner}, {{"sum", square, 0, 0}}, {{out, At({outer}), search::Result(0), nullptr}}, {}});
+  const search::Program program = builder.Case("long sum").program;
+  search::Setting fewest;
+  for (const search::Knob& knob : search::CudaKnobs(program, TaskOf(program, "cuda"))) {
+    if (knob.name == "PARTS_0" || knob.name == "THREADS_0")
+      fewest[knob.name] = *std::min_element(knob.values.begin(), knob.values.end());
+  }
+  REQUIRE(fewest.size() == 2);
+  REQUIRE(fewest["PARTS_0"] * fewest["THREADS_0"] * int64_t{30'000} <= kTerms);
+  const KernelLibrary library({ToCpp(CudaTextOf(program, fewest))}, "-O2 -fno-strict-aliasing -w", kCudaHead);
+  float sum = -1;
+  library.Launch(0, {&sum});
+  CHECK(std::abs(sum / truth - 1) < 4e-7);
 }
 
 TEST_CASE("stages that differ in sizes and constants share CUDA kernels; a text is deterministic") {
