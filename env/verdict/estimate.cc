@@ -71,6 +71,13 @@ double SpreadOfProcesses(std::span<const double> values, std::span<const size_t>
   return std::sqrt(Variance(means) * static_cast<double>(begin) / static_cast<double>(means.size()));
 }
 
+// By the ends of an interval of log-ratios.
+Verdict VerdictBetween(double low, double high) {
+  if (low > 0) return Verdict::kFast;
+  if (high < 0) return Verdict::kSlow;
+  return low > -kSame && high < kSame ? Verdict::kSame : Verdict::kAmbiguous;
+}
+
 }  // namespace
 
 bool HasSlowPairsOfItsOwn(const std::vector<double>& log_ratios, bool is_quiet) {
@@ -105,10 +112,12 @@ Verdict SequentialTest::Current() const {
   const double systematic = std::hypot(calibration_.between_processes, calibration_.residual);
   const double reach = width + systematic;
   const double mean = Mean(values);
-  if (mean - reach > 0) return Verdict::kFast;
-  if (mean + reach < 0) return Verdict::kSlow;
-  if (mean - reach > -kSame && mean + reach < kSame) return Verdict::kSame;
-  return Verdict::kAmbiguous;
+  return VerdictBetween(mean - reach, mean + reach);
+}
+
+Verdict VerdictOf(const Ratio& ratio) {
+  if (ratio.pairs == 0) return Verdict::kAmbiguous;
+  return VerdictBetween(std::log(ratio.low), std::log(ratio.high));
 }
 
 Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,

@@ -30,14 +30,16 @@ JudgeResult GpuJudgement::Run() {
   bool verified = false;
   try {
     StartTimedKernels();
-    session_.StartSpares();
+    session_.StartSpares(session_.verify_s);
     Phase("verify");
+    const auto verifying = Clock::now();
     if (request_.screen) {
       VerifyCall(static_cast<int>(session_.random()() % kMixtureMembers));
     } else {
       Verify();
     }
     verified = true;
+    if (!request_.screen) session_.verify_s = SecondsSince(verifying);
     if (!request_.verify_only) session_.AwaitSpares();
     session_.ForgetWaits();
     measuring = Clock::now();

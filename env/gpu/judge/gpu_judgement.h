@@ -47,6 +47,9 @@ class GpuJudgement {
   CheckResult CheckedCall(int slot, bool keeps_globals);
   ClockCalibration CalibrationFor(size_t kernels) const;
   RoundTimes TimedRound(int process, int pair, const std::string& phase);
+  // Calls of the reference are so long that the number of pairs is fixed from the start: there is no sequential test, and
+  // the interval gives the verdict.
+  bool IsPlanFixed() const;
   void Sequential();
   // As many as the spread of the sequential test's pairs asks for, within a time. Fixed before the first of them.
   int FixedPairs() const;

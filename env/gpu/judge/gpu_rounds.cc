@@ -23,7 +23,7 @@ constexpr double kSequentialBudget_s = 0.12;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80, kEnoughRoundsAtLeast = 16;
 // Of the part of an interval that pairs average away; the calibration alone takes 1.1 % on each side.
 constexpr double kFixedHalfWidth = 0.005;
-// Of calls that long four pairs are as exact as six of shorter ones, and nothing needs to warm up. Four pairs have all members of
+// Of calls that long four pairs are as exact as six of shorter ones, a test could not stop earlier, and nothing needs to warm up. Four pairs have all members of
 // the mixture.
 constexpr double kVeryLong_us = 3000, kLongest_us = 10000;
 constexpr int kRoundsIfVeryLong = kMixtureMembers;
@@ -111,6 +111,11 @@ ClockCalibration GpuJudgement::CalibrationFor(size_t kernels) const {
   return calibration;
 }
 
+bool GpuJudgement::IsPlanFixed() const {
+  const bool tests_start = request_.start_plan && request_.start_in_test;
+  return session_.reference_us() > kVeryLong_us && !tests_start;
+}
+
 int GpuJudgement::FixedPairs() const {
   const double factor = request_.confirm && session_.reference_us() < kLongest_us ? kConfirmFactor : 1;
   if (session_.reference_us() > kVeryLong_us) return static_cast<int>(kRoundsIfVeryLong * factor);
@@ -164,7 +169,7 @@ std::vector<RoundTimes> GpuJudgement::MeasureUndisturbed() {
     result_.shared_gpu = false;
     clock_ = CallClock();
     for (int i = 0; i < CallClock::kLeastEmpty; ++i) EmptyCall();
-    if (!request_.confirm) Sequential();
+    if (!request_.confirm && !IsPlanFixed()) Sequential();
     std::vector<RoundTimes> rounds = Fixed();
     if (!others || (!present && others->Present(ProcessIds()).empty())) return rounds;
     const std::vector<std::string> computed = others->Computed(ProcessIds(), since_us);
@@ -211,6 +216,7 @@ Measured GpuJudgement::Report(const std::vector<RoundTimes>& rounds) {
   RefuseForgedTimes();
   Measured measured = ReportRounds({&rounds, 1}, CalibrationFor(1), CalibrationFor(kernels_.size()),
                                    session_.sized(), verdicts_, verified_);
+  if (!request_.confirm && IsPlanFixed()) measured.verdict = VerdictOf(measured.speedup);
   if (measured.candidate_us < session_.FloorMicroseconds()) session_.MeasureFloorAgain();
   measured.floor_us = session_.FloorMicroseconds();
   RefuseImpossibleTime(measured, "on this device");

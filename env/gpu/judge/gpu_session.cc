@@ -23,8 +23,9 @@ constexpr int kProbeBlocks = 640, kProbesAtOnce = 16;
 constexpr size_t kMostProbes = 96;
 // Twice the standard error of a runner's offset may be that share of a tenth of eager's time.
 constexpr double kOffsetShare = 0.001;
-// Several contexts are made in little more time than one; a confirmation in pairs takes two.
-constexpr size_t kSpares = 4, kFewSpares = 2;
+// A confirmation in pairs takes two. The driver makes one context after the other.
+constexpr size_t kSpares = 6, kFewSpares = 2;
+constexpr double kContext_s = 0.26;  // on an H200
 // Of all sessions: of the sixteen latest a candidate's, and that of the kernel it is compared with.
 constexpr size_t kMostIdle = 32;
 constexpr int kWarmRuns = 2;
@@ -45,7 +46,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
           "use float32, int64 or bool inputs");
   }
   lock_name_ = DeviceLock::NameOfGpu(PciBusOf(options_.device));
-  StartSpares();  // these make their contexts meanwhile
+  StartSpares(kContext_s);  // meanwhile
   reference_ = std::make_unique<Reference>(
       options_.problem, ReferenceOptions{1, options_.on_host ? -1 : options_.device, options_.tf32});
   stream_ = reference_->Stream();
@@ -286,12 +287,14 @@ std::vector<TensorView> GpuSession::ReferenceOutputs(int slot) {
   return reference_->SlotOutputs(static_cast<size_t>(slot), sized_.outputs);
 }
 
-void GpuSession::StartSpares() {
+void GpuSession::StartSpares(double untimed_s) {
   if (options_.for_python) return;
   auto& clients = options_.spares->clients;
   const RunnerOptions runner{options_.runner_path, options_.device, options_.namespaces};
-  if (clients.size() >= kFewSpares) return;
-  while (clients.size() < kSpares) clients.push_back(std::make_unique<RunnerClient>(runner));
+  size_t wanted = clients.size() + static_cast<size_t>(untimed_s / kContext_s);
+  if (clients.size() < kFewSpares) wanted = std::max(wanted, clients.size() + 1);
+  wanted = std::min(wanted, kSpares);
+  while (clients.size() < wanted) clients.push_back(std::make_unique<RunnerClient>(runner));
 }
 
 // A context that is being made stops the work of others for milliseconds, several times.
@@ -310,7 +313,7 @@ void GpuSession::AwaitSpares(bool must_have) {
 }
 
 GpuSession::Calibrated GpuSession::StartRunner() {
-  if (options_.spares->clients.empty()) StartSpares();
+  if (options_.spares->clients.empty()) StartSpares(0);
   AwaitSpares(true);  // times are compared below
   Calibrated runner;
   runner.client = std::move(options_.spares->clients.front());

@@ -118,9 +118,10 @@ class GpuSession {
   // Unloads the candidate and runs the canary: a runner that fails it is not used again. Throws
   // Error(kMachine) when a new one fails too: the GPU itself is defective.
   void GiveBack(Calibrated runner);
-  // Runners for the next evaluations make their contexts, which takes 0.3 s each, beside what is not timed. Nothing is timed before
-  // AwaitSpares, and nothing that another process may time before they are ready: the lock of the device is held until then.
-  void StartSpares();
+  // Runners for the next evaluations make their contexts beside what is not timed: as many as fit `untimed_s`, and one more where few
+  // are left. Nothing is timed before AwaitSpares, and nothing that another process may time before they are ready: the
+  // lock of the device is held until then.
+  void StartSpares(double untimed_s);
   // Those that cannot be made (the memory is a candidate's) are dropped; `must_have`: throws Error(kMachine) where that leaves none.
   void AwaitSpares(bool must_have = false);
   std::string LockName() const { return lock_name_; }
@@ -134,6 +135,7 @@ class GpuSession {
   double ClockMhz();
   // A measurement was disturbed up to its last try: the next one has a single try.
   bool was_disturbed = false;
+  double verify_s = 0;               // that the latest verification took; 0: none yet
   double reference_error_seen = -1;  // largest CheckResult::reference_error of all evaluations; -1: none yet
   double FloorMicroseconds() const { return floor_us_; }
   // Overwrites the slots. The least of all measurements counts: another process, or a spare that makes its context, can

@@ -1,6 +1,7 @@
 #include "env/verdict/estimate.h"
 
 #include <cmath>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -153,6 +154,25 @@ TEST_CASE("equal kernels with little noise end as the same") {
   SequentialTest test(ClockCalibration{0.001, 0.001});
   for (int i = 0; i < 24; ++i) test.Add(i % 2 ? 0.002 : -0.002);
   CHECK(test.Current() == Verdict::kSame);
+}
+
+TEST_CASE("four pairs that are fixed in advance tell 3 % from nothing on a quiet clock") {
+  const ClockCalibration quiet{0.003, 0.001, true};
+  const auto verdicts = [&](double mean) {
+    std::map<Verdict, int> counts;
+    for (unsigned i = 0; i < 400; ++i) {
+      Pairs pairs(mean, 0.003, 0.002, i);
+      const std::vector<std::vector<double>> process{pairs.Process(4)};
+      ++counts[VerdictOf(EstimateRatio(process, quiet))];
+    }
+    return counts;
+  };
+  CHECK(verdicts(0)[Verdict::kSame] >= 370);
+  CHECK(verdicts(0)[Verdict::kFast] + verdicts(0)[Verdict::kSlow] <= 4);
+  CHECK(verdicts(0.03)[Verdict::kFast] >= 390);
+  CHECK(verdicts(-0.03)[Verdict::kSlow] >= 390);
+  CHECK(verdicts(0.011)[Verdict::kAmbiguous] > 50);
+  CHECK(VerdictOf(EstimateRatio({}, quiet)) == Verdict::kAmbiguous);
 }
 
 TEST_CASE("Student's quantile") {
