@@ -7,6 +7,11 @@
 #include "policies/search/cuda_reduction_writer.h"
 
 namespace kevin::search {
+namespace {
+
+constexpr int64_t kTermsOfRun = 16;
+
+}  // namespace
 
 CudaFold::CudaFold(const Accumulator& a, bool is_wide) {
   const bool is_float = a.value->type == Type::kFloat;
@@ -167,7 +172,7 @@ std::string CudaReductionWriter::Pass(int pass) {
     body += own.Statements(printer, (is_last || steps_ == 1) && !shares) + "}\n}\n";
   }
   CudaPrinter printer = *printer_;
-  if (!is_last) body += BeginRound(pass);
+  if (!is_last) body += BeginRuns(pass);
   body += EachHead() + DecodeInner(printer);
   if (loads_kept && plan_.keep == Keep::kShared)
     body += kept_[0].Copies(false, [&](size_t load) { return SharedAt(load); });
@@ -176,8 +181,7 @@ std::string CudaReductionWriter::Pass(int pass) {
       printer, is_last ? work_.inner_stores : none, kNeighbour, plan_.width, true,
       [&](CudaPrinter& inside) { BindAll(inside, own); },
       [&](CudaPrinter& inside) { return is_last ? "" : Updates(inside, pass); });
-  body += "}\n}\n";
-  if (!is_last) body += EndRound(pass);
+  body += "}\n" + (is_last ? "" : EndRun(pass)) + "}\n";
   if (is_last) body = "if (is_there) {\n" + body + "}\n";
   if (IsNested()) return Nested(body);
   if (whole_) return fmt::format("{{\nconst {} base = begin + lane;\n{}}}\n", PackType(), body);
@@ -191,26 +195,32 @@ std::string CudaReductionWriter::SharedAt(size_t load) const {
   return fmt::format("(({}*)((char*)shared + {}))[i - begin]", kept_[0].TypeOf(load), SlotBytes() + before);
 }
 
-bool CudaReductionWriter::SumsByRound(const Accumulator& a, int step) const {
-  return a.step == step && a.op == "sum" && FoldOf(a).type == "float" && !whole_ && !IsNested();
+int64_t CudaReductionWriter::PacksOfRun() const {
+  return std::max<int64_t>(1, kTermsOfRun / (plan_.columns ? 1 : plan_.width));
 }
 
-std::string CudaReductionWriter::BeginRound(int step) const {
+bool CudaReductionWriter::SumsInRuns(const Accumulator& a, int step) const {
+  const bool is_one_run = whole_ && most_each_ <= PacksOfRun();
+  return a.step == step && a.op == "sum" && FoldOf(a).type == "float" && !is_one_run && !IsNested();
+}
+
+std::string CudaReductionWriter::BeginRuns(int step) const {
   std::string text;
   for (const Accumulator& a : work_.accumulators) {
-    if (SumsByRound(a, step)) text += fmt::format("float s{}[{}] = {{}};\n", a.result, count_);
+    if (SumsInRuns(a, step)) text += fmt::format("float s{}[{}] = {{}};\n", a.result, count_);
   }
   return text;
 }
 
-std::string CudaReductionWriter::EndRound(int step) const {
+std::string CudaReductionWriter::EndRun(int step) const {
   std::string text;
   for (const Accumulator& a : work_.accumulators) {
-    if (SumsByRound(a, step))
-      text += fmt::format("#pragma unroll\nfor (int t = 0; t < {0}; ++t) r{1}[t] += s{1}[t];\n", count_,
-                          a.result);
+    if (SumsInRuns(a, step))
+      text += fmt::format("#pragma unroll\nfor (int t = 0; t < {0}; ++t) r{1}[t] += s{1}[t], s{1}[t] = 0;\n",
+                          count_, a.result);
   }
-  return text;
+  if (text.empty()) return text;
+  return fmt::format("if (u % {} == {} || u == kEach - 1) {{\n{}}}\n", PacksOfRun(), PacksOfRun() - 1, text);
 }
 
 std::string CudaReductionWriter::Updates(CudaPrinter& printer, int step) {
@@ -222,7 +232,7 @@ std::string CudaReductionWriter::Updates(CudaPrinter& printer, int step) {
     std::string place = is_single ? "i" : fmt::format("i * {} + w", plan_.width);
     place = fold.type == "Extreme" ? "int(" + place + ")" : "(long)" + place;
     const std::string value = printer.Value(a.value);
-    text += printer.TakeLines() + fold.Add(fmt::format("{}{}[{}]", SumsByRound(a, step) ? "s" : "r", a.result,
+    text += printer.TakeLines() + fold.Add(fmt::format("{}{}[{}]", SumsInRuns(a, step) ? "s" : "r", a.result,
                                                        plan_.columns ? "w" : "0"),
                                            value, place);
   }

@@ -78,11 +78,14 @@ class CudaReductionWriter {
   std::string Pass(int pass);
   std::string SharedAt(size_t load) const;
   std::string Updates(CudaPrinter& printer, int step);
-  // Packs under way are summed first, and each such sum is one term of the thread's. 16,000 squares that are added one
-  // by one to a sum that grows exceed the error allowed (level1/94, 1,056 blocks of 64 threads: 1.2 times).
-  bool SumsByRound(const Accumulator& a, int step) const;
-  std::string BeginRound(int step) const;
-  std::string EndRound(int step) const;
+  // Few terms that follow each other are summed first, and each such sum is one term of the thread's. 16,000 squares that
+  // are added one by one to a sum that grows exceed the error allowed (level1/94, 1,056 blocks of 64 threads: 1.2 times), and
+  // so do 128 shares of a softmax (level2/91).
+  bool SumsInRuns(const Accumulator& a, int step) const;
+  int64_t PacksOfRun() const;
+  std::string BeginRuns(int step) const;
+  // Behind each pack of the unrolled loop.
+  std::string EndRun(int step) const;
   std::string JoinThreads(int step) const;
   // Partial results lie by part, outer point, neighbour.
   std::string PartialAt(size_t accumulator, const std::string& part) const;
@@ -97,6 +100,7 @@ class CudaReductionWriter {
   CudaReductionPlan& plan_;
   int steps_ = 0;
   int64_t count_ = 1, group_ = 1, threads_ = 1;
+  int64_t most_each_ = 1;  // packs under way in a thread, at most, where all are
   bool is_exact_ = false;  // all packs of all threads are there
   bool whole_ = false, has_kept_ = false, blocks_have_parts_ = true, is_end_ = false, has_group_knob_ = false;
   std::optional<CudaKernel> kernel_;

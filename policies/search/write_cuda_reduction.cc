@@ -157,6 +157,7 @@ std::string CudaReductionWriter::Prologue() {
   has_group_knob_ = group != std::to_string(group_);
   whole_ =
       plan_.parts == 1 && !IsNested() && each * group_ >= PerBlock() && (in_registers || !has_group_knob_);
+  most_each_ = has_group_knob_ ? PerBlock() : each;
   std::string each_text = std::to_string(each);
   if (in_registers && has_group_knob_) each_text = fmt::format("({} + kGroup - 1) / kGroup", PerBlock());
   if (!in_registers && !whole_ && !IsNested() && HasKnobs()) each_text = text_.KnobText("EACH", each);

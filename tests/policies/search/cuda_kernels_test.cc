@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <numbers>
+#include <random>
 #include <set>
 
 #include "policies/search/write.h"
@@ -231,6 +232,39 @@ TEST_CASE("a long sum on few threads keeps its digits") {
   float sum = -1;
   library.Launch(0, {&sum});
   CHECK(std::abs(sum / truth - 1) < 4e-7);
+}
+
+TEST_CASE("128 terms that one thread adds keep their digits") {
+  constexpr int64_t kTerms = 128, kColumns = 300007;
+  ProgramBuilder builder;
+  const Loop outer = builder.NewLoop(kColumns), inner = builder.NewLoop(kTerms);
+  const int in = builder.Input(kTerms * kColumns), out = builder.Output(kColumns);
+  const auto offset = search::OffsetOf({Var(inner), Var(outer)}, {kTerms, kColumns});
+  builder.Do("sum", search::Reduction{{outer},
+                                      {inner},
+                                      {{"max", search::Load(in, search::Type::kFloat, offset), 0, 0},
+                                       {"sum", search::Load(in, search::Type::kFloat, offset), 1, 1}},
+                                      {{out, At({outer}), search::Result(1), nullptr}},
+                                      {}});
+  const search::Program program = builder.Case("columns").program;
+  search::Setting alone;
+  for (const search::Knob& knob : search::CudaKnobs(program, TaskOf(program, "cuda"))) {
+    if (knob.name == "GROUP_0") alone[knob.name] = *std::min_element(knob.values.begin(), knob.values.end());
+  }
+  CHECK(alone["GROUP_0"] == 1);
+  const KernelLibrary library({ToCpp(CudaTextOf(program, alone))}, "-O2 -fno-strict-aliasing -w", kCudaHead);
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> share(0, 1);
+  std::vector<float> values(kTerms * kColumns), sums(kColumns);
+  for (float& value : values) value = share(random);
+  library.Launch(0, {values.data(), sums.data()});
+  double worst = 0;
+  for (int64_t column = 0; column < kColumns; ++column) {
+    double truth = 0;
+    for (int64_t i = 0; i < kTerms; ++i) truth += values[static_cast<size_t>(i * kColumns + column)];
+    worst = std::max(worst, std::abs(sums[static_cast<size_t>(column)] / truth - 1));
+  }
+  CHECK(worst < 4e-7);
 }
 
 TEST_CASE("stages that differ in sizes and constants share CUDA kernels; a text is deterministic") {
