@@ -177,6 +177,7 @@ class TrainRun {
                                    opened_.split ? device_locks_ : std::vector<std::string>{}};
       sampling_ = std::make_unique<SampledTraining>(request, command_.sampling, suites_, *trainer_, opened_,
                                                     progress_, StartJudges(command_.sampling));
+      sampling_->SetDevicesOfOthers(ranks_->Gather(DeviceModel(sampling_->facts().device)));
       if (!suites_.test.empty()) sampling_->RequireUntested();
     }
     peak_ = PeakOf(command_, options_);

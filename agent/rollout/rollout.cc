@@ -116,13 +116,15 @@ class Rollout {
 
   // By two looks, kRecountEvery apart: a worker holds no lease between two items.
   bool IsLeftToOthers() {
-    if (options_.waits_for_others) return false;
     const std::lock_guard lock(others_mutex_);
     if (!left_to_.empty()) return true;
     const Clock::time_point now = Clock::now();
     if (now < next_look_) return false;
     next_look_ = now + kRecountEvery;
     std::vector<std::string> seen = queue_.LeftToOthers(terms_);
+    const std::vector<std::string>& others = options_.devices_of_others;
+    if (std::find_first_of(seen.begin(), seen.end(), others.begin(), others.end()) != seen.end())
+      seen.clear();
     if (seen == last_look_) left_to_ = seen;
     last_look_ = std::move(seen);
     return !left_to_.empty();

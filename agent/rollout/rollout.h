@@ -44,8 +44,8 @@ struct RolloutOptions {
   double lease_s = 60;
   int most_kills = 3, most_faults = 6;
   double rest_s = 5;  // after the first error; doubles with each
-  // Does not end where only items of other models of device are left: others are there who take them.
-  bool waits_for_others = false;
+  // Models of device (DeviceModel) on which others work: items that were begun on them are waited for.
+  std::vector<std::string> devices_of_others = {};
   Budget budget;
 };
 

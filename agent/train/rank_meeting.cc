@@ -44,6 +44,10 @@ RankMeeting::Met RankMeeting::Meet(const Terms& terms) {
   return Compare(trainer_.Exchange(LineOf(terms, HostName(), LockNameOf(terms.device))), rank_);
 }
 
+std::vector<std::string> RankMeeting::Gather(const std::string& mine) {
+  return ranks_ == 1 ? std::vector<std::string>() : trainer_.Exchange(mine);
+}
+
 bool RankMeeting::Agree(int64_t step, const std::optional<LearnBatch>& batch) {
   if (ranks_ == 1) return batch.has_value();
   const std::vector<std::string> all = trainer_.Exchange(batch ? local::FingerprintOf(batch->batch) : "");

@@ -38,6 +38,8 @@ class RankMeeting {
   static std::string LineOf(const Terms& terms, const std::string& host, const std::string& lock);
   static Met Compare(const std::vector<std::string>& all, int own_rank);
 
+  // A short text of each rank, in their order; none for a single rank.
+  std::vector<std::string> Gather(const std::string& mine);
   // Before each step. False: a rank was asked to end (nullopt), so that all do. Throws Error(kBroken) where the ranks'
   // batches differ.
   bool Agree(int64_t step, const std::optional<LearnBatch>& batch);

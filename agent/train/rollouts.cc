@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <thread>
 
@@ -43,14 +44,13 @@ PolicyOptions OnlinePolicyOptions(const OnlineSettings& settings, int64_t contex
 }
 
 Rollouts::Rollouts(const OnlineSettings& settings, const std::string& database, std::filesystem::path kernels,
-                   RunFile& run, Progress& progress, int ranks, std::unique_ptr<Environment> judges,
+                   RunFile& run, Progress& progress, std::unique_ptr<Environment> judges,
                    std::function<std::optional<Error>()> failure)
     : settings_(settings),
       kernels_(std::move(kernels)),
       run_(run),
       progress_(progress),
       store_(Store::Open(database, OpenMode::kCreate)),
-      has_other_ranks_(ranks > 1),
       environment_(std::move(judges)),
       failure_(std::move(failure)) {
   const EpisodeOutput writable(kernels_);
@@ -156,7 +156,7 @@ std::optional<std::string> Rollouts::CollectWatched(const RolloutTerms& terms, P
   if (!entered) return std::nullopt;
   RolloutOptions options;
   options.collection = entered->collection, options.worker_run = entered->worker_run;
-  options.waits_for_others = has_other_ranks_;
+  options.devices_of_others = devices_of_others_;
   const bool on_gpu = facts().device.starts_with("cuda");
   options.parallel = settings_.parallel > 0 ? settings_.parallel : on_gpu ? kParallelOnGpu : kParallelOnCpu;
   const MachineFacts machine = ReadMachine();
@@ -184,12 +184,20 @@ std::optional<std::string> Rollouts::CollectWatched(const RolloutTerms& terms, P
   if (!end.complete && !end.left_to.empty()) {
     throw Error(
         ExitCode::kMachine,
-        fmt::format("{}: the episodes that are left were begun on {}, and this judge is {}", terms.what,
-                    fmt::join(end.left_to, " and "), DeviceModel(facts().device)),
+        fmt::format("{}: the episodes that are left were begun on {}, and {}", terms.what,
+                    fmt::join(end.left_to, " and "), JudgesText()),
         "go on with --resume on a machine with the same device and number of threads, or train into another --out");
   }
   if (!end.complete) return std::nullopt;
   return entered->collection;
+}
+
+std::string Rollouts::JudgesText() const {
+  const std::string own = DeviceModel(facts().device);
+  std::set<std::string> all(devices_of_others_.begin(), devices_of_others_.end());
+  all.insert(own);
+  return all.size() == 1 ? "this judge is " + own
+                         : fmt::format("the ranks judge on {}", fmt::join(all, " and "));
 }
 
 RolloutHooks Rollouts::Hooks(const RolloutTerms& terms) {

@@ -96,14 +96,16 @@ struct RolloutTerms {
 
 class Rollouts {
  public:
-  // `ranks`: of the run. `judges`: one environment over all judges of this one. `failure`: of what the turns depend
+  // `judges`: one environment over all judges of this one. `failure`: of what the turns depend
   // on; any thread. The other references must outlive this. Throws Error(kBadRequest) for a database or an output folder
   // that is not writable.
   Rollouts(const OnlineSettings& settings, const std::string& database, std::filesystem::path kernels,
-           RunFile& run, Progress& progress, int ranks, std::unique_ptr<Environment> judges,
+           RunFile& run, Progress& progress, std::unique_ptr<Environment> judges,
            std::function<std::optional<Error>()> failure);
 
   const EnvironmentFacts& facts() const { return environment_->Facts(); }
+  // The models of device (DeviceModel) on which other ranks judge, before the first collection.
+  void SetDevicesOfOthers(std::vector<std::string> models) { devices_of_others_ = std::move(models); }
   void ReleaseJudges() { environment_->ReleaseMemory(); }
   // Of the candidates that the model writes.
   const std::string& kind() const { return settings_.kind.empty() ? facts().kinds.front() : settings_.kind; }
@@ -112,8 +114,8 @@ class Rollouts {
   // Runs until every episode is stored, by this process or by others; continues an earlier, unfinished
   // collection of the same name. Returns the run that holds the episodes, nullopt when `drain` interrupted
   // it. Several calls may run at once. Adds the times of this process's turns to *times. Throws the `failure` soon after it
-  // is there, also while other ranks are waited for, and Error(kMachine) where a single rank judges on another model of
-  // device than that on which the episodes that are left were begun. Several ranks wait for one that has it.
+  // is there, also while other ranks are waited for, and Error(kMachine) where no rank judges on the model of device on which
+  // the episodes that are left were begun.
   std::optional<std::string> Collect(const RolloutTerms& terms, Policy& policy,
                                      const PolicySettings& settings, const CancelToken* drain,
                                      const CancelToken* stop, TurnTimes* times);
@@ -131,6 +133,7 @@ class Rollouts {
                                             const PolicySettings& settings, const CancelToken* drain,
                                             const CancelToken* stop, TurnTimes* times);
   Workload Asked() const;
+  std::string JudgesText() const;
   RolloutHooks Hooks(const RolloutTerms& terms);
 
   const OnlineSettings& settings_;
@@ -138,7 +141,7 @@ class Rollouts {
   RunFile& run_;
   Progress& progress_;
   Store store_;
-  const bool has_other_ranks_;
+  std::vector<std::string> devices_of_others_;
   const std::unique_ptr<Environment> environment_;
   const std::function<std::optional<Error>()> failure_;
 };

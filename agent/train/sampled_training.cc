@@ -137,7 +137,7 @@ SampledTraining::SampledTraining(const SampledRequest& request, const OnlineSett
              if (const auto failure = trainer.PermanentFailure()) throw Error(*failure);
            }),
       rollouts_(settings, request.database, fs::path(request.output) / "kernels", run_, progress,
-                opened.ranks, std::move(judges), [&trainer] { return trainer.PermanentFailure(); }) {
+                std::move(judges), [&trainer] { return trainer.PermanentFailure(); }) {
   const std::string name = PolicyNameOfRun(request.output);
   if (!settings.sampler.empty()) {
     auto served = std::make_unique<ServedSampler>(name, run_.id(), settings, request.model,

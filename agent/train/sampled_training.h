@@ -103,6 +103,10 @@ class SampledTraining {
 
   const std::string& database() const { return request_.database; }
   const EnvironmentFacts& facts() const { return rollouts_.facts(); }
+  // As Rollouts::SetDevicesOfOthers.
+  void SetDevicesOfOthers(std::vector<std::string> models) {
+    rollouts_.SetDevicesOfOthers(std::move(models));
+  }
   // Before a step on a GPU that also judges.
   void ReleaseJudges() { rollouts_.ReleaseJudges(); }
   RunFile& run() { return run_; }

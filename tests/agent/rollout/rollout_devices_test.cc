@@ -29,6 +29,7 @@ TEST_CASE("a rollout ends where only items of another model of device are left, 
         "UPDATE work_items SET state = 'leased', lease_owner = 'x', lease_until = '2000-01-01T00:00:00.000Z' "
         "WHERE episode IS NOT NULL");
   }
+  SECTION("others work elsewhere") { f.options.devices_of_others = {"Fake, 4 threads", "Fake, 8 threads"}; }
   const RolloutEnd end = f.Run();
   CHECK_FALSE(end.complete);
   CHECK(end.left_to == std::vector<std::string>{"Fake, 2 threads"});
@@ -36,6 +37,25 @@ TEST_CASE("a rollout ends where only items of another model of device are left, 
   f.environment.facts.device = "cpu: Fake, 2 threads";
   const RolloutEnd last = f.Run();
   CHECK((last.complete && last.left_to.empty()));
+}
+
+TEST_CASE("items of a model of device on which others work are waited for") {
+  RolloutFixture f(3);
+  f.options.parallel = 1;
+  f.environment.facts.device = "cpu: Fake, 2 threads";
+  f.hooks.on_turn = [&](const TurnRecord&, const EpisodeRecord&) { f.drain = true; };
+  CHECK_FALSE(f.Run().complete);
+  f.drain = false;
+  f.hooks.on_turn = nullptr;
+  f.environment.facts.device = "cpu: Fake, 4 threads";
+  f.options.devices_of_others = {"Fake, 2 threads", "Fake, 4 threads"};
+  auto run = std::async(std::launch::async, [&] { return f.Run(); });
+  CHECK(run.wait_for(std::chrono::seconds(12)) == std::future_status::timeout);
+  CHECK(f.Counts().done == 2);
+  f.drain = true;
+  const RolloutEnd end = run.get();
+  CHECK_FALSE(end.complete);
+  CHECK(end.left_to.empty());
 }
 
 TEST_CASE("items of another model of device are waited for while somebody works") {

@@ -131,6 +131,9 @@ TEST_CASE("episodes that were begun on another model of device are named, not wa
   CHECK(world.Errors().find("the episodes that are left were begun on Another, and this judge is ") !=
         std::string::npos);
   CHECK(world.Errors().find("go on with --resume on a machine with the same device") != std::string::npos);
+  const pid_t ranks[2] = {StartCommand(RankOfTwo(0, 6015) + world.Command(step + " --resume")),
+                          StartCommand(RankOfTwo(1, 6015) + world.Command(step + " --resume"))};
+  for (const pid_t rank : ranks) CHECK(CodeWithin(rank, std::chrono::seconds(120)) == 3);
 }
 
 TEST_CASE("Ctrl-C at one of two ranks during an evaluation ends both, soon") {
