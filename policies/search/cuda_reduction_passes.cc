@@ -199,31 +199,34 @@ int64_t CudaReductionWriter::PacksOfRun() const {
   return std::max<int64_t>(1, kTermsOfRun / (plan_.columns ? 1 : plan_.width));
 }
 
-bool CudaReductionWriter::SumsInRuns(const Accumulator& a, int step) const {
-  const bool is_one_run = whole_ && most_each_ <= PacksOfRun();
-  return a.step == step && a.op == "sum" && FoldOf(a).type == "float" && !is_one_run && !IsNested();
+std::vector<CudaReductionWriter::RunSum> CudaReductionWriter::RunSums(int step) const {
+  std::vector<RunSum> sums;
+  const bool is_one_run = IsNested() ? planned_.packs <= PacksOfRun() : whole_ && most_each_ <= PacksOfRun();
+  if (is_one_run) return sums;
+  for (const Accumulator& a : work_.accumulators) {
+    if (a.step == step && a.op == "sum" && FoldOf(a).type == "float")
+      sums.push_back({a.result, fmt::format("sum{}", sums.size())});
+  }
+  return sums;
 }
 
 std::string CudaReductionWriter::BeginRuns(int step) const {
   std::string text;
-  for (const Accumulator& a : work_.accumulators) {
-    if (SumsInRuns(a, step)) text += fmt::format("float s{}[{}] = {{}};\n", a.result, count_);
-  }
+  for (const RunSum& sum : RunSums(step)) text += fmt::format("float {}[{}] = {{}};\n", sum.name, count_);
   return text;
 }
 
 std::string CudaReductionWriter::EndRun(int step) const {
   std::string text;
-  for (const Accumulator& a : work_.accumulators) {
-    if (SumsInRuns(a, step))
-      text += fmt::format("#pragma unroll\nfor (int t = 0; t < {0}; ++t) r{1}[t] += s{1}[t], s{1}[t] = 0;\n",
-                          count_, a.result);
-  }
+  for (const RunSum& sum : RunSums(step))
+    text += fmt::format("#pragma unroll\nfor (int t = 0; t < {0}; ++t) r{1}[t] += {2}[t], {2}[t] = 0;\n",
+                        count_, sum.result, sum.name);
   if (text.empty()) return text;
   return fmt::format("if (u % {} == {} || u == kEach - 1) {{\n{}}}\n", PacksOfRun(), PacksOfRun() - 1, text);
 }
 
 std::string CudaReductionWriter::Updates(CudaPrinter& printer, int step) {
+  const std::vector<RunSum> sums = RunSums(step);
   std::string text;
   for (const Accumulator& a : work_.accumulators) {
     if (a.step != step) continue;
@@ -232,9 +235,11 @@ std::string CudaReductionWriter::Updates(CudaPrinter& printer, int step) {
     std::string place = is_single ? "i" : fmt::format("i * {} + w", plan_.width);
     place = fold.type == "Extreme" ? "int(" + place + ")" : "(long)" + place;
     const std::string value = printer.Value(a.value);
-    text += printer.TakeLines() + fold.Add(fmt::format("{}{}[{}]", SumsInRuns(a, step) ? "s" : "r", a.result,
-                                                       plan_.columns ? "w" : "0"),
-                                           value, place);
+    const auto sum =
+        std::find_if(sums.begin(), sums.end(), [&](const RunSum& one) { return one.result == a.result; });
+    const std::string name = sum == sums.end() ? fmt::format("r{}", a.result) : sum->name;
+    text +=
+        printer.TakeLines() + fold.Add(fmt::format("{}[{}]", name, plan_.columns ? "w" : "0"), value, place);
   }
   return text;
 }
@@ -280,10 +285,19 @@ std::string CudaReductionWriter::FromPartials(int step) const {
     const Accumulator& a = work_.accumulators[i];
     if (a.step != step) continue;
     const CudaFold fold = FoldOf(a);
-    text += fmt::format(
-        "{0} r{1}[{2}];\n#pragma unroll\nfor (int t = 0; t < {2}; ++t) {{\nr{1}[t] = {3};\n"
-        "for (int p = lane; p < {4}; p += kGroup) {{\nconst {0} a = r{1}[t], b = {5};\nr{1}[t] = {6};\n}}\n}}\n",
-        fold.type, a.result, count_, fold.start, Parts(), PartialAt(i, "p"), fold.update);
+    const std::string at = PartialAt(i, "p"), parts = Parts();
+    text += fmt::format("{0} r{1}[{2}];\n#pragma unroll\nfor (int t = 0; t < {2}; ++t) {{\nr{1}[t] = {3};\n",
+                        fold.type, a.result, count_, fold.start);
+    text += a.op == "sum" && fold.type == "float"
+                ? fmt::format(
+                      "for (int first = lane; first < {0}; first += kGroup * {1}) {{\nfloat sum = 0;\n"
+                      "for (int p = first; p < min({0}, first + kGroup * {1}); p += kGroup) sum += {2};\n"
+                      "r{3}[t] += sum;\n}}\n}}\n",
+                      parts, kTermsOfRun, at, a.result)
+                : fmt::format(
+                      "for (int p = lane; p < {0}; p += kGroup) {{\nconst {1} a = r{2}[t], b = {3};\n"
+                      "r{2}[t] = {4};\n}}\n}}\n",
+                      parts, fold.type, a.result, at, fold.update);
   }
   return text + JoinThreads(step);
 }

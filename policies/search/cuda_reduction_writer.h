@@ -78,10 +78,14 @@ class CudaReductionWriter {
   std::string Pass(int pass);
   std::string SharedAt(size_t load) const;
   std::string Updates(CudaPrinter& printer, int step);
-  // Few terms that follow each other are summed first, and each such sum is one term of the thread's. 16,000 squares that
-  // are added one by one to a sum that grows exceed the error allowed (level1/94, 1,056 blocks of 64 threads: 1.2 times), and
-  // so do 128 shares of a softmax (level2/91).
-  bool SumsInRuns(const Accumulator& a, int step) const;
+  // At most 16 terms that follow each other are summed first, and each such sum is one term of the thread's. 16,000 squares
+  // that are added one by one to a sum that grows exceed the error allowed (level1/94, 1,056 blocks of 64 threads: 1.2
+  // times), and so do 128 shares of a softmax (level2/91). These sums of a step; none where there is one run.
+  struct RunSum {
+    int result;
+    std::string name;
+  };
+  std::vector<RunSum> RunSums(int step) const;
   int64_t PacksOfRun() const;
   std::string BeginRuns(int step) const;
   // Behind each pack of the unrolled loop.
@@ -100,7 +104,7 @@ class CudaReductionWriter {
   CudaReductionPlan& plan_;
   int steps_ = 0;
   int64_t count_ = 1, group_ = 1, threads_ = 1;
-  int64_t most_each_ = 1;  // packs under way in a thread, at most, where all are
+  int64_t most_each_ = 1;  // with whole_: packs of a thread, at most
   bool is_exact_ = false;  // all packs of all threads are there
   bool whole_ = false, has_kept_ = false, blocks_have_parts_ = true, is_end_ = false, has_group_knob_ = false;
   std::optional<CudaKernel> kernel_;

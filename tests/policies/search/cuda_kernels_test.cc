@@ -275,6 +275,33 @@ TEST_CASE("stages that differ in sizes and constants share CUDA kernels; a text 
   CheckOnCpu({deep}, {0});
 }
 
+TEST_CASE("sums over two loops that share a kernel take lengths and factors as arguments") {
+  ProgramBuilder builder;
+  constexpr int kCount = 50;
+  constexpr int64_t kRows = 5, kLine = 241, kGap = 3, kLongest = (kLine + kGap) * (61 + kCount);
+  const int in = builder.Input(kRows * kLongest), out = builder.Output(kCount * kRows);
+  for (int i = 0; i < kCount; ++i) {
+    const Loop row = builder.NewLoop(kRows), y = builder.NewLoop(61 + i), x = builder.NewLoop(kLine);
+    const auto at = search::AddInt(search::Scaled(Var(row), kLongest),
+                                   search::AddInt(search::Scaled(Var(y), kLine + kGap), Var(x)));
+    const auto value = Times(Read(in, at), search::Float(0.001 * (i + 1)));
+    std::vector<search::Accumulator> sums;
+    ExprPtr power = value, all = search::Result(0);
+    for (int sum = 0; sum < 4; ++sum) {
+      sums.push_back({"sum", power, sum, 0});
+      power = Times(power, value);
+      if (sum > 0) all = Plus(all, search::Result(sum));
+    }
+    const auto to = search::AddInt(search::Int(i * kRows), Var(row));
+    builder.Do("rows", search::Reduction{{row}, {y, x}, sums, {{out, to, all, nullptr}}, {}});
+  }
+  const ProgramCase many = builder.Case("two loops", kLine * (61 + kCount));
+  const std::string text = CudaTextOf(many.program);
+  CHECK(KernelsIn(text) < 15);
+  CHECK(text.find(", float s") != std::string::npos);
+  CheckOnCpu({many}, {0});
+}
+
 TEST_CASE("where stages of many kinds make too many kernels, rows have few forms, and places are arguments") {
   const ProgramCase wide{"wide", ManyKindsOfRows(45), 5000};
   const std::string text = CudaTextOf(wide.program);
