@@ -77,7 +77,7 @@ struct EvaluateOptions {
   Workload workload = {.size = "small"};  // its precision is already applied to the problem
   bool confirm = false;                   // measure a winner again: new seeds, pairs and process
   // How many times longer than usual the sequential test may look before it leaves a verdict ambiguous: that
-  // against start_source if there is one, else that against the reference.
+  // against start_source if there is one, else that against the reference. Of no effect where there is no such test.
   double patience = 1;
   // A short look instead of a judgement, to choose between settings of knobs (env/knobs/tune.h): one call is verified
   // and a few are timed, without the reference. The outcome of a correct candidate is a Measured with candidate_us

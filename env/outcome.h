@@ -57,7 +57,8 @@ struct Wrong {
   double max_error = 0, error_bound = 0;
 };
 
-// As the sequential test decided. The ratio beside it is estimated from other pairs.
+// As a sequential test decided; the ratio beside it is estimated from other pairs. Where the number of pairs was fixed from the
+// start, what the interval of the ratio says (env/verdict/README.md).
 enum class Verdict { kFast, kSlow, kSame, kAmbiguous };
 const char* VerdictName(Verdict verdict);  // "fast", "slow", "same", "ambiguous"
 

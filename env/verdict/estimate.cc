@@ -149,7 +149,13 @@ Ratio EstimateRatio(std::span<const std::vector<double>> log_ratios_by_process,
   const double within = squares / freedom / (kept * kept) * per_process / processes;
   // Variance of the mean of one process: the observed one, pooled with the one of the calibration.
   const double expected = calibration.between_processes * calibration.between_processes + within;
-  const double degrees = processes - 1 + kPriorProcesses;
+  double degrees = processes - 1 + kPriorProcesses;
+  // Of one process, the spread of few pairs says less than the calibration does (Welch and Satterthwaite).
+  if (means.size() == 1) {
+    const double between = calibration.between_processes * calibration.between_processes;
+    const double of_parts = between * between / kPriorProcesses + within * within / freedom;
+    if (of_parts > 0) degrees = std::min(degrees, expected * expected / of_parts);
+  }
   const double pooled = ((processes - 1) * Variance(means) + kPriorProcesses * expected) / degrees;
   ratio.log_se = std::sqrt(pooled / processes + calibration.residual * calibration.residual);
   const double mean = Mean(means), reach = StudentQuantile99(degrees) * ratio.log_se;

@@ -4,7 +4,7 @@
 //     d = log(time of the other side / time of the candidate),   so d > 0 is faster.
 //
 // Two questions, two sets of pairs. A sequential test may look after every pair and stop early; it gives only
-// a verdict, where an early end saves time. A fixed number of further pairs, none of which took part in stopping, gives the number and its
+// a verdict. A fixed number of further pairs, none of which took part in stopping, gives the number and its
 // interval. (Stopping a 95 % interval as soon as it excludes 1 calls equal kernels faster 17 % of the time.)
 
 #include <span>

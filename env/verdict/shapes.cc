@@ -8,8 +8,6 @@
 namespace kevin {
 namespace {
 
-constexpr double kSameWithin = 0.02;
-
 // Each weight's share of the sum, which may itself be too large for a double.
 template <class Weighted>
 std::vector<double> Shares(std::span<const Weighted> list) {
@@ -29,16 +27,12 @@ double MeanOf(std::span<const ShapeResult> shapes, double Measured::*field) {
   return WeightedGeometricMean(values);
 }
 
-Verdict VerdictOf(std::span<const ShapeResult> shapes, Verdict Measured::*field, const Ratio& ratio) {
+Verdict VerdictOfShapes(std::span<const ShapeResult> shapes, Verdict Measured::*field, const Ratio& ratio) {
   const Verdict first = std::get<Measured>(shapes.front().outcome).*field;
   const bool agree = std::all_of(shapes.begin(), shapes.end(), [&](const ShapeResult& shape) {
     return std::get<Measured>(shape.outcome).*field == first;
   });
-  if (agree && first != Verdict::kAmbiguous) return first;
-  if (ratio.low > 1) return Verdict::kFast;
-  if (ratio.high < 1) return Verdict::kSlow;
-  const bool near = std::log(ratio.low) > -kSameWithin && std::log(ratio.high) < kSameWithin;
-  return near ? Verdict::kSame : Verdict::kAmbiguous;
+  return agree && first != Verdict::kAmbiguous ? first : VerdictOf(ratio);
 }
 
 }  // namespace
@@ -85,11 +79,11 @@ Measured CombineMeasured(std::span<const ShapeResult> shapes) {
     if (nearest == nullptr || IsNearerItsBound(measured, *nearest)) nearest = &measured;
   }
   combined.speedup = CombineRatios(speedups);
-  combined.verdict = VerdictOf(shapes, &Measured::verdict, combined.speedup);
+  combined.verdict = VerdictOfShapes(shapes, &Measured::verdict, combined.speedup);
   if (against_start.size() == shapes.size()) {
     combined.against_start = CombineRatios(against_start);
     combined.verdict_against_start =
-        VerdictOf(shapes, &Measured::verdict_against_start, *combined.against_start);
+        VerdictOfShapes(shapes, &Measured::verdict_against_start, *combined.against_start);
   }
   for (const auto field : {&Measured::candidate_us, &Measured::reference_us, &Measured::gb_per_s,
                            &Measured::gflop_per_s, &Measured::floor_us}) {

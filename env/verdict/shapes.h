@@ -14,7 +14,7 @@
 //   counts     pairs and processes are added up
 //   max_error  that of the shape nearest to its bound
 //
-// The verdict is that of the sequential tests where all shapes agree, else what the interval says: all above
+// The verdict is that of the shapes where all of them agree, else what the interval says: all above
 // 1 is FAST, all below 1 is SLOW, all within 2 % of 1 is SAME. Pure functions; only the ratios of the weights
 // matter.
 

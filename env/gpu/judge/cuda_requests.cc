@@ -38,6 +38,7 @@ class CudaRequests : public GpuRequests {
   void DropSessions() override {
     sessions_.Clear();
     serving_.spares->idle.clear();
+    serving_.spares->clients.clear();
   }
 
  private:
@@ -126,6 +127,7 @@ class CudaRequests : public GpuRequests {
 
   void LeaveAlone(const std::string& session) {
     crowded_.insert(session);
+    serving_.spares->clients.clear();
     DropOtherSessions();
   }
 

@@ -30,7 +30,7 @@ JudgeResult GpuJudgement::Run() {
   bool verified = false;
   try {
     StartTimedKernels();
-    session_.StartSpares(session_.verify_s);
+    session_.StartSpares(request_.screen ? 0 : session_.verify_s);
     Phase("verify");
     const auto verifying = Clock::now();
     if (request_.screen) {

@@ -4,6 +4,7 @@
 //   gpu_judge.cc   the order of phases: loading, verification, screening, measurement
 //   gpu_rounds.cc  pairs, the sequential test and the fixed pairs, what is disturbed or forged, the report
 
+#include <random>
 #include <string>
 #include <vector>
 
@@ -47,11 +48,12 @@ class GpuJudgement {
   CheckResult CheckedCall(int slot, bool keeps_globals);
   ClockCalibration CalibrationFor(size_t kernels) const;
   RoundTimes TimedRound(int process, int pair, const std::string& phase);
+  bool IsVeryLong() const;
   // Calls of the reference are so long that the number of pairs is fixed from the start: there is no sequential test, and
-  // the interval gives the verdict.
+  // the interval gives the verdict. Not where another kernel takes part in the test.
   bool IsPlanFixed() const;
   void Sequential();
-  // As many as the spread of the sequential test's pairs asks for, within a time. Fixed before the first of them.
+  // Where there was a sequential test: as many as the spread of its pairs asks for, within a time. Fixed before the first.
   int FixedPairs() const;
   std::vector<RoundTimes> Fixed();
   std::vector<RoundTimes> MeasureUndisturbed();
@@ -69,7 +71,7 @@ class GpuJudgement {
   size_t sides_ = 1;                  // of them in a round
   CheckResult verified_;
   SequentialVerdicts verdicts_;
-  std::vector<double> spread_;  // log-ratios of the sequential test's pairs
+  std::vector<double> spread_;  // log-ratios of the sequential test's pairs that count
   CallClock clock_;
   MixtureOrder members_;
   bool is_verified_round_ = false;  // the candidate's answer is checked by the whole rule

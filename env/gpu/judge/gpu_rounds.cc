@@ -21,10 +21,10 @@ using Clock = std::chrono::steady_clock;
 constexpr int kSequentialRounds = 80, kMinSequentialRounds = 6;
 constexpr double kSequentialBudget_s = 0.12;
 constexpr int kMinFixedRounds = 6, kMaxFixedRounds = 80, kEnoughRoundsAtLeast = 16;
-// Of the part of an interval that pairs average away; the calibration alone takes 1.1 % on each side.
+// Of the part of an interval that pairs average away; the calibration alone takes 1.2 % on each side.
 constexpr double kFixedHalfWidth = 0.005;
-// Of calls that long four pairs are as exact as six of shorter ones, a test could not stop earlier, and nothing needs to warm up. Four pairs have all members of
-// the mixture.
+// Four pairs of calls that long are as exact as six of shorter ones, and have all members of the mixture. Nothing needs to
+// warm up.
 constexpr double kVeryLong_us = 3000, kLongest_us = 10000;
 constexpr int kRoundsIfVeryLong = kMixtureMembers;
 constexpr double kFixedBudget_s = 0.1, kConfirmFactor = 1.5;
@@ -86,7 +86,7 @@ void GpuJudgement::Sequential() {
   plan.patience = request_.patience;
   plan.most_rounds = kSequentialRounds;
   plan.least_rounds = kMinSequentialRounds;
-  if (session_.reference_us() > kVeryLong_us) plan.least_rounds = plan.first_look = kRoundsIfVeryLong;
+  if (IsVeryLong()) plan.least_rounds = plan.first_look = kRoundsIfVeryLong;
   plan.budget_s = kSequentialBudget_s;
   if (session_.reference_us() < kLong_us)
     TimedRound(0, -1, "warm-up");  // a long call warms up after verification
@@ -95,7 +95,8 @@ void GpuJudgement::Sequential() {
   spread_.clear();
   verdicts_ = RunSequentialTest(plan, [this](int pair) {
     const RoundTimes round = TimedRound(0, pair, "sequential");
-    spread_.push_back(std::log(round.reference_us / round.candidate_us));
+    if (round.same_clock && round.believed)
+      spread_.push_back(std::log(round.reference_us / round.candidate_us));
     return round;
   });
 }
@@ -111,14 +112,16 @@ ClockCalibration GpuJudgement::CalibrationFor(size_t kernels) const {
   return calibration;
 }
 
+bool GpuJudgement::IsVeryLong() const { return session_.reference_us() > kVeryLong_us; }
+
 bool GpuJudgement::IsPlanFixed() const {
   const bool tests_start = request_.start_plan && request_.start_in_test;
-  return session_.reference_us() > kVeryLong_us && !tests_start;
+  return IsVeryLong() && !tests_start;
 }
 
 int GpuJudgement::FixedPairs() const {
   const double factor = request_.confirm && session_.reference_us() < kLongest_us ? kConfirmFactor : 1;
-  if (session_.reference_us() > kVeryLong_us) return static_cast<int>(kRoundsIfVeryLong * factor);
+  if (IsVeryLong()) return static_cast<int>(kRoundsIfVeryLong * factor);
   const int most = std::clamp(static_cast<int>(kFixedBudget_s * factor / round_s_), kMinFixedRounds,
                               static_cast<int>(kMaxFixedRounds * factor));
   if (request_.confirm || spread_.empty()) return most;
@@ -126,29 +129,31 @@ int GpuJudgement::FixedPairs() const {
 }
 
 std::vector<RoundTimes> GpuJudgement::Fixed() {
-  const bool very_long = session_.reference_us() > kVeryLong_us;
   const int pairs = FixedPairs();
   std::vector<RoundTimes> rounds;
   const bool start_joins = sides_ < kernels_.size();
   sides_ = kernels_.size();
-  if (!very_long && (request_.confirm || start_joins)) TimedRound(1, -1, "warm-up");
+  if (!IsVeryLong() && (request_.confirm || start_joins)) TimedRound(1, -1, "warm-up");
   const int verified = static_cast<int>(session_.random()() % static_cast<uint64_t>(pairs));
-  // A round that is not believed is made again, as long as most are believed.
-  for (int tries = 0; static_cast<int>(rounds.size()) < pairs && tries < 2 * pairs; ++tries) {
-    const int pair = static_cast<int>(rounds.size());
-    is_verified_round_ = pair == verified;
-    const RoundTimes round = TimedRound(1, pair, request_.confirm ? "confirm" : "fixed");
-    is_verified_round_ = false;
-    if (round.believed) rounds.push_back(round);
-  }
-  disbelieved_ = static_cast<int>(rounds.size()) < pairs
-                     ? fmt::format("clock: in {} of {} timed calls the wall clock contradicts the events",
-                                   2 * pairs - static_cast<int>(rounds.size()), 2 * pairs)
-                     : "";
   const auto moved = [](const RoundTimes& round) { return !round.same_clock; };
-  // Where the clock of the device changes in most pairs, all pairs count.
-  if (2 * std::count_if(rounds.begin(), rounds.end(), moved) <= static_cast<int>(rounds.size()))
-    std::erase_if(rounds, moved);
+  int believed = 0, unmoved = 0;
+  // A round that is not believed is made again, as long as most are believed, and so is one in which the clock of the
+  // device changed.
+  for (int tries = 0; unmoved < pairs && tries < 2 * pairs; ++tries) {
+    is_verified_round_ = believed == verified;
+    const RoundTimes round = TimedRound(1, believed, request_.confirm ? "confirm" : "fixed");
+    is_verified_round_ = false;
+    if (!round.believed) continue;
+    rounds.push_back(round);
+    ++believed;
+    unmoved += round.same_clock;
+  }
+  disbelieved_ = believed < pairs
+                     ? fmt::format("clock: in {} of {} timed calls the wall clock contradicts the events",
+                                   2 * pairs - believed, 2 * pairs)
+                     : "";
+  // Where it changes in most pairs, all pairs count.
+  if (2 * (believed - unmoved) <= believed) std::erase_if(rounds, moved);
   return rounds;
 }
 
@@ -216,7 +221,8 @@ Measured GpuJudgement::Report(const std::vector<RoundTimes>& rounds) {
   RefuseForgedTimes();
   Measured measured = ReportRounds({&rounds, 1}, CalibrationFor(1), CalibrationFor(kernels_.size()),
                                    session_.sized(), verdicts_, verified_);
-  if (!request_.confirm && IsPlanFixed()) measured.verdict = VerdictOf(measured.speedup);
+  if (!request_.confirm && IsPlanFixed() && measured.speedup.pairs >= kRoundsIfVeryLong)
+    measured.verdict = VerdictOf(measured.speedup);
   if (measured.candidate_us < session_.FloorMicroseconds()) session_.MeasureFloorAgain();
   measured.floor_us = session_.FloorMicroseconds();
   RefuseImpossibleTime(measured, "on this device");

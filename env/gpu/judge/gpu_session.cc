@@ -26,6 +26,8 @@ constexpr double kOffsetShare = 0.001;
 // A confirmation in pairs takes two. The driver makes one context after the other.
 constexpr size_t kSpares = 6, kFewSpares = 2;
 constexpr double kContext_s = 0.26;  // on an H200
+constexpr size_t kRunnerContextBytes = size_t{512} << 20,
+                 kShareOfSpares = 8;  // they take that part of free memory at most
 // Of all sessions: of the sixteen latest a candidate's, and that of the kernel it is compared with.
 constexpr size_t kMostIdle = 32;
 constexpr int kWarmRuns = 2;
@@ -46,7 +48,7 @@ GpuSession::GpuSession(GpuSessionOptions options)
           "use float32, int64 or bool inputs");
   }
   lock_name_ = DeviceLock::NameOfGpu(PciBusOf(options_.device));
-  StartSpares(kContext_s);  // meanwhile
+  StartSpares(kContext_s);  // torch begins beside them
   reference_ = std::make_unique<Reference>(
       options_.problem, ReferenceOptions{1, options_.on_host ? -1 : options_.device, options_.tf32});
   stream_ = reference_->Stream();
@@ -293,7 +295,8 @@ void GpuSession::StartSpares(double untimed_s) {
   const RunnerOptions runner{options_.runner_path, options_.device, options_.namespaces};
   size_t wanted = clients.size() + static_cast<size_t>(untimed_s / kContext_s);
   if (clients.size() < kFewSpares) wanted = std::max(wanted, clients.size() + 1);
-  wanted = std::min(wanted, kSpares);
+  const size_t with_room = MemoryOfDevice().free / kShareOfSpares / kRunnerContextBytes;
+  wanted = std::min(wanted, std::clamp(clients.size() + with_room, kFewSpares, kSpares));
   while (clients.size() < wanted) clients.push_back(std::make_unique<RunnerClient>(runner));
 }
 

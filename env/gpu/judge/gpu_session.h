@@ -34,15 +34,15 @@ struct CalibratedRunner {
   double offset_us = 0, offset_se_us = 0;  // added to a time by its context; the standard error
 };
 
-// The runners of an evaluator; all of its sessions take theirs from here. A context takes half a second to make and half a
-// GiB, so that a runner whose session has ended goes on to the next one.
+// The runners of an evaluator; all of its sessions take theirs from here. A context takes a quarter of a second to make and half
+// a GiB, so that a runner whose session has ended goes on to the next one.
 struct SpareRunners {
   struct Idle {
     CalibratedRunner runner;
     const GpuSession* session = nullptr;  // whose memory it has mapped; null: nobody's
   };
 
-  // The oldest first. They make their contexts side by side, and nothing is timed until all are made.
+  // The oldest first. Nothing is timed until all have made their contexts.
   std::deque<std::unique_ptr<RunnerClient>> clients;
   std::vector<Idle> idle;  // intact, have judged before; the oldest first
 };
@@ -118,9 +118,10 @@ class GpuSession {
   // Unloads the candidate and runs the canary: a runner that fails it is not used again. Throws
   // Error(kMachine) when a new one fails too: the GPU itself is defective.
   void GiveBack(Calibrated runner);
-  // Runners for the next evaluations make their contexts beside what is not timed: as many as fit `untimed_s`, and one more where few
-  // are left. Nothing is timed before AwaitSpares, and nothing that another process may time before they are ready: the
-  // lock of the device is held until then.
+  // Runners for the next evaluations make their contexts beside what is not timed: as many as fit `untimed_s`, at least one where
+  // few are left, six in all, and no more than an eighth of the device's free memory holds. Nothing is timed before
+  // AwaitSpares, and nothing that another process may time before they are ready: the lock of the device is held until
+  // then.
   void StartSpares(double untimed_s);
   // Those that cannot be made (the memory is a candidate's) are dropped; `must_have`: throws Error(kMachine) where that leaves none.
   void AwaitSpares(bool must_have = false);
