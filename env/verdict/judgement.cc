@@ -58,6 +58,12 @@ SequentialVerdicts RunSequentialTest(const SequentialPlan& plan,
   }
 }
 
+void LeaveOutMoved(std::vector<RoundTimes>* rounds) {
+  const auto moved = [](const RoundTimes& round) { return !round.same_clock; };
+  if (2 * std::count_if(rounds->begin(), rounds->end(), moved) <= static_cast<int>(rounds->size()))
+    std::erase_if(*rounds, moved);
+}
+
 Measured ReportRounds(std::span<const std::vector<RoundTimes>> rounds_by_process,
                       ClockCalibration against_reference, ClockCalibration against_start,
                       const SizedProblem& sized, const SequentialVerdicts& verdicts,

@@ -76,6 +76,9 @@ struct RoundTimes {
       true;  // false: something else took part in a time (env/verdict/call_clock.h), so it does not count
 };
 
+// Leaves out the rounds in which the clock of the device changed. Where it changed in most of them, all count.
+void LeaveOutMoved(std::vector<RoundTimes>* rounds);
+
 struct SequentialVerdicts {
   Verdict against_reference = Verdict::kAmbiguous, against_start = Verdict::kAmbiguous;
 };

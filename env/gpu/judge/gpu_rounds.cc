@@ -135,25 +135,23 @@ std::vector<RoundTimes> GpuJudgement::Fixed() {
   sides_ = kernels_.size();
   if (!IsVeryLong() && (request_.confirm || start_joins)) TimedRound(1, -1, "warm-up");
   const int verified = static_cast<int>(session_.random()() % static_cast<uint64_t>(pairs));
-  const auto moved = [](const RoundTimes& round) { return !round.same_clock; };
-  int believed = 0, unmoved = 0;
+  const auto believed = [&rounds] { return static_cast<int>(rounds.size()); };
+  int unmoved = 0;
   // A round that is not believed is made again, as long as most are believed, and so is one in which the clock of the
   // device changed.
   for (int tries = 0; unmoved < pairs && tries < 2 * pairs; ++tries) {
-    is_verified_round_ = believed == verified;
-    const RoundTimes round = TimedRound(1, believed, request_.confirm ? "confirm" : "fixed");
+    is_verified_round_ = believed() == verified;
+    const RoundTimes round = TimedRound(1, believed(), request_.confirm ? "confirm" : "fixed");
     is_verified_round_ = false;
     if (!round.believed) continue;
     rounds.push_back(round);
-    ++believed;
     unmoved += round.same_clock;
   }
-  disbelieved_ = believed < pairs
+  disbelieved_ = believed() < pairs
                      ? fmt::format("clock: in {} of {} timed calls the wall clock contradicts the events",
-                                   2 * pairs - believed, 2 * pairs)
+                                   2 * pairs - believed(), 2 * pairs)
                      : "";
-  // Where it changes in most pairs, all pairs count.
-  if (2 * (believed - unmoved) <= believed) std::erase_if(rounds, moved);
+  LeaveOutMoved(&rounds);
   return rounds;
 }
 

@@ -210,10 +210,7 @@ std::vector<RoundTimes> GpuPythonJudgement::Fixed() {
   is_verified_round_ = false;
   AuditEnough();
   while (most_calls_ >= kLeastCallsForSingles && singles_us_.size() < kLeastSingles) SingleCall();
-  const auto moved = [](const RoundTimes& round) { return !round.same_clock; };
-  // Where the clock of the device changes in most pairs, all pairs count.
-  if (2 * std::count_if(rounds.begin(), rounds.end(), moved) <= static_cast<int>(rounds.size()))
-    std::erase_if(rounds, moved);
+  LeaveOutMoved(&rounds);
   return rounds;
 }
 

@@ -12,15 +12,23 @@
 #include "tests/trajectories/sample_records.h"
 
 namespace kevin {
+namespace {
+
+// One item on a device of two threads, up to its first turn.
+void BeginOnTwoThreads(RolloutFixture* f) {
+  f->options.parallel = 1;
+  f->environment.facts.device = "cpu: Fake, 2 threads";
+  f->hooks.on_turn = [f](const TurnRecord&, const EpisodeRecord&) { f->drain = true; };
+  CHECK_FALSE(f->Run().complete);
+  f->drain = false;
+  f->hooks.on_turn = nullptr;
+}
+
+}  // namespace
 
 TEST_CASE("a rollout ends where only items of another model of device are left, and names it") {
   RolloutFixture f(3);
-  f.options.parallel = 1;
-  f.environment.facts.device = "cpu: Fake, 2 threads";
-  f.hooks.on_turn = [&](const TurnRecord&, const EpisodeRecord&) { f.drain = true; };
-  CHECK_FALSE(f.Run().complete);
-  f.drain = false;
-  f.hooks.on_turn = nullptr;
+  BeginOnTwoThreads(&f);
   f.environment.facts.device = "cpu: Fake, 4 threads";
   Database database(f.folder.path() / "kevin.db", Database::Access::kReadWrite, 1000);
   SECTION("it waits") {}
@@ -41,12 +49,7 @@ TEST_CASE("a rollout ends where only items of another model of device are left, 
 
 TEST_CASE("items of a model of device on which others work are waited for") {
   RolloutFixture f(3);
-  f.options.parallel = 1;
-  f.environment.facts.device = "cpu: Fake, 2 threads";
-  f.hooks.on_turn = [&](const TurnRecord&, const EpisodeRecord&) { f.drain = true; };
-  CHECK_FALSE(f.Run().complete);
-  f.drain = false;
-  f.hooks.on_turn = nullptr;
+  BeginOnTwoThreads(&f);
   f.environment.facts.device = "cpu: Fake, 4 threads";
   f.options.devices_of_others = {"Fake, 2 threads", "Fake, 4 threads"};
   auto run = std::async(std::launch::async, [&] { return f.Run(); });
