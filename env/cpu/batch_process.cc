@@ -309,6 +309,12 @@ std::optional<ProcessEnd> BatchProcess::RunEmpty(std::span<const uint16_t> slots
   return RunCalls(PageCommand::kEmpty, slots, timeout_s, total_us, pauses);
 }
 
+std::optional<ProcessEnd> BatchProcess::RunExamined(std::span<const uint16_t> slots, double timeout_s) {
+  double ignored_us = 0;
+  if (const auto end = RunCalls(PageCommand::kExamine, slots, timeout_s, &ignored_us, {})) return end;
+  return Reported();
+}
+
 std::optional<ProcessEnd> BatchProcess::Reported() const {
   const std::string message = BoundedText(page()->message, sizeof(page()->message));
   switch (static_cast<PageState>(page()->state.load(std::memory_order_acquire))) {

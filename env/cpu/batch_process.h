@@ -83,6 +83,8 @@ class BatchProcess {
   // A reference worker only: a batch of as many calls that compute nothing.
   std::optional<ProcessEnd> RunEmpty(std::span<const uint16_t> slots, double timeout_s, double* total_us,
                                      const BatchPauses& pauses = {});
+  // A candidate's worker on a GPU only: it records the kernels of these calls, and writes them to the file of its job.
+  std::optional<ProcessEnd> RunExamined(std::span<const uint16_t> slots, double timeout_s);
   uint64_t PublishedOffset(size_t call, size_t output) const {
     return page()->published_offset[call][output];
   }

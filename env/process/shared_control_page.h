@@ -38,8 +38,9 @@ enum class PageState : uint32_t {
   kWrongOutput = 4,
   kRefused = 5
 };
-// kPublish: reference process only. kEmpty: a batch of calls that compute nothing, of a reference worker.
-enum class PageCommand : uint32_t { kRun = 0, kPublish = 1, kEmpty = 2 };
+// kPublish: reference process only. kEmpty: a batch of calls that compute nothing, of a reference worker. kExamine: calls whose
+// kernels are recorded, of a candidate's worker on a GPU (env/python/gpu_first_calls.py).
+enum class PageCommand : uint32_t { kRun = 0, kPublish = 1, kEmpty = 2, kExamine = 3 };
 
 struct SharedControlPage {
   alignas(64) std::atomic<uint32_t> go;

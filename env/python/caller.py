@@ -25,7 +25,7 @@ import torch_compile
 import weights
 from worker import ARENA, INPUTS, LOAD_FAILED, PAGE, RAISED, READY, REFUSED, WRONG_OUTPUT
 
-RUN, PUBLISH, EMPTY = 0, 1, 2  # PageCommand
+RUN, PUBLISH, EMPTY, EXAMINE = 0, 1, 2, 3  # PageCommand
 MOST_CALLS = 256
 MESSAGE_CHARACTERS = 3500
 FOLDER = "/tmp/candidate"
@@ -311,8 +311,11 @@ class Worker:
                     calls.publish()
                 else:
                     count = library.KevinCalls(page, self.slots)
-                    calls.run(self.slots[:count])
-                    calls.check()
+                    if command == EXAMINE:
+                        self.examine(self.slots[:count])
+                    else:
+                        calls.run(self.slots[:count])
+                        calls.check()
             except Refused as error:
                 self.state(REFUSED, str(error))
             except WrongOutput as error:

@@ -1,6 +1,6 @@
-"""The first calls of a candidate on a GPU, in a process of their own that may run compilers: which kernels a call has, how
-long they take, what is compiled (Triton's and Inductor's caches), and what Triton's autotuner chooses. Timed workers get the
-caches and the choices.
+"""The first calls of a candidate on a GPU: which kernels a call has, and how long they take. Where they may compile, in a
+process of their own that may run compilers: then also what is compiled (Triton's and Inductor's caches), and what Triton's
+autotuner chooses. Timed workers get the caches and the choices. Else in the worker that is timed afterwards.
 
 What is written here are words of a process that ran the candidate: they decide about labels, not about time or correctness.
 """
@@ -44,12 +44,27 @@ def examine(worker, device, bundle, result):
     except BaseException as error:
         import caller
         described["error"] = caller.describe(error)
-    content = json.dumps(described).encode() + b"\n" + packed_caches()
-    with os.fdopen(result, "wb") as file:
-        file.seek(0)
-        file.write(content)
-        file.truncate()
+    write(result, described, packed_caches())
     os._exit(0)
+
+
+def recorded(device, calls, slots):
+    """The same numbers, of calls in a process that is timed later."""
+    described = {"error": ""}
+    try:
+        described.update(profiled(device, calls, slots))
+        device.end_recorder()
+    except BaseException as error:
+        import caller
+        described["error"] = caller.describe(error)
+    return described
+
+
+def write(result, described, caches=b""):
+    with os.fdopen(os.dup(result), "wb") as file:
+        file.seek(0)
+        file.write(json.dumps(described).encode() + b"\n" + caches)
+        file.truncate()
 
 
 def profiled(device, calls, slots):

@@ -5,8 +5,8 @@ Memory is the evaluator's. The pool is one allocation that this process and the 
 for the job lie in it (pool_allocator.h), so that the evaluator reads outputs where they are. Inputs and weights are another
 one, mapped read-only, as tensors for each slot. A batch ends when all streams of the context are idle.
 
-A worker of the role "examine" makes the candidate's first calls, before others are timed (gpu_first_calls.py). It alone may
-run compilers.
+A candidate whose calls may compile, or tune themselves, makes its first calls in a worker of the role "examine", before others
+are timed (gpu_first_calls.py). It alone may run compilers. Of other candidates a timed worker tells which kernels a call has.
 """
 
 import contextlib
@@ -76,6 +76,7 @@ class Library:
                 ("KevinGpuResetPeaks", None, []),
                 ("KevinGpuRecord", number, [text, number]),
                 ("KevinGpuTakeActivities", text, [text, number]),
+                ("KevinGpuEndRecorder", number, [text, number]),
                 ("KevinGpuSynchronize", number, [])]:
             function = getattr(slow if name in ("KevinGpuSynchronize", "KevinGpuRelease") else quick, name)
             function.restype, function.argtypes = result, arguments
@@ -100,8 +101,9 @@ class Device:
                 self.install()
             self.warm_up(self.name)
             if self.name == "cuda":
-                if may_compile:
-                    self.activities_of(lambda: torch.ones(64, device="cuda"))  # CUPTI opens what the sandbox refuses
+                self.activities_of(lambda: torch.ones(64, device="cuda"))  # CUPTI opens what the sandbox refuses
+                if not may_compile:
+                    self.end_recorder()
                 torch._C._cuda_clearCublasWorkspaces()  # each use asks for one again
             self.library.KevinGpuEndWarmUp()
             if processor >= 0:
@@ -145,6 +147,11 @@ class Device:
         self.require(lines is not None)
         split = (line.split(" ", 2) for line in lines.decode(errors="replace").splitlines())
         return [(int(begin), int(end), name) for begin, end, name in split]
+
+    def end_recorder(self):
+        """Before anything is timed."""
+        if self.name == "cuda":
+            self.require(self.library.KevinGpuEndRecorder(self.error, len(self.error)))
 
     def take_pool(self, descriptor, number_of_bytes):
         self.pool = self.require(
@@ -263,21 +270,22 @@ def run(server, own, first, descriptors):
     os.close(descriptors[JOB])
     device.take_pool(descriptors[POOL], job["pool_bytes"])
     bundle = caller.contents(descriptors[BUNDLE])
-    worker = make_worker(server.library, device, page, job, descriptors[INPUTS])
+    result = descriptors[ARENA]
+    worker = make_worker(server.library, device, page, job, descriptors[INPUTS], result)
     own.send(b"l")  # from here on a candidate's code may run, and what its first calls have left is read
     own.close()
-    result = descriptors[ARENA]
-    if job["role"] == "candidate":
+    tells = job["role"] == "examine" or job["examined_later"]
+    if job["role"] == "candidate" and not tells:
         gpu_first_calls.use(result)
     for descriptor in descriptors[:JOB]:
-        if descriptor != result or job["role"] != "examine":
+        if descriptor != result or not tells:
             os.close(descriptor)
     if job["role"] == "examine":
         gpu_first_calls.examine(worker, device, bundle, result)
     worker.run(bundle)
 
 
-def make_worker(library, device, page, job, inputs):
+def make_worker(library, device, page, job, inputs, result):
     import caller
     kind = device.name
 
@@ -320,5 +328,8 @@ def make_worker(library, device, page, job, inputs):
             self.empty = EmptyGpuCalls(library, page, self.job, slots, empty, list(empty._parameters.values()))
             self.empty.small = small
             return GpuCalls(library, page, self.job, slots, module, list(module._parameters.values()))
+
+        def examine(self, slots):
+            gpu_first_calls.write(result, gpu_first_calls.recorded(device, self.calls, slots))
 
     return GpuWorker()

@@ -253,6 +253,11 @@ const char* KevinGpuTakeActivities(char* error, int error_bytes) {
   return taken ? lines.c_str() : nullptr;
 }
 
+// Launches are as short as before the first recording again. 0: `error` has the reason.
+int KevinGpuEndRecorder(char* error, int error_bytes) {
+  return kevin::Guarded(error, error_bytes, kevin::EndRecorder);
+}
+
 // Waits for all work of the context. The driver's code, 0: none failed.
 int KevinGpuSynchronize() { return kevin::Cu().CtxSynchronize(); }
 

@@ -29,6 +29,7 @@ struct Cupti {
   int (*disable)(int kind) = nullptr;
   int (*flush)(uint32_t flags) = nullptr;
   int (*next)(uint8_t* buffer, size_t valid_bytes, void** record) = nullptr;
+  int (*finalize)() = nullptr;
 };
 
 Cupti cupti;
@@ -91,7 +92,8 @@ void Load(const char* library) {
   };
   if (!find("cuptiActivityRegisterCallbacks", &found.register_callbacks) ||
       !find("cuptiActivityEnable", &found.enable) || !find("cuptiActivityDisable", &found.disable) ||
-      !find("cuptiActivityFlushAll", &found.flush) || !find("cuptiActivityGetNextRecord", &found.next)) {
+      !find("cuptiActivityFlushAll", &found.flush) || !find("cuptiActivityGetNextRecord", &found.next) ||
+      !find("cuptiFinalize", &found.finalize)) {
     throw Error(ExitCode::kMachine,
                 std::string("there is no CUPTI: ") + library + " was not found, or lacks functions",
                 "install torch with CUDA 13, which brings it");
@@ -114,6 +116,12 @@ ActivityRecording::ActivityRecording(const char* library) {
 
 ActivityRecording::~ActivityRecording() {
   for (const int kind : kKinds) cupti.disable(kind);
+}
+
+void EndRecorder() {
+  if (cupti.finalize == nullptr) return;
+  Require(cupti.finalize(), "cuptiFinalize");
+  cupti = {};
 }
 
 std::vector<DeviceActivity> ActivityRecording::Take() {

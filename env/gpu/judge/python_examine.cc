@@ -1,4 +1,5 @@
-// The first calls of a candidate, in a process of their own that may start compilers. What it leaves is hostile.
+// The first calls of a candidate: in a process of their own that may start compilers, or, where they compile nothing, in the one
+// that is timed afterwards. What either writes is hostile.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -91,10 +92,36 @@ GpuPythonSession::Examined GpuPythonSession::Examine(const std::string& key, int
   const bool has_result = !examined.timed_out && ReadExamined(ResultIn(examined.caches->get()), &examined);
   if (!has_result || IsTooLarge(examined.caches->get()))
     examined.caches = std::make_shared<Fd>(CreateSharedFile("kevin-nothing", 1));
-  if (!has_result) return examined;
+  if (has_result) Keep(key, examined);
+  return examined;
+}
+
+void GpuPythonSession::Keep(const std::string& key, const Examined& examined) {
   if (examined_.size() == kExaminedKept) examined_.pop_front();
   examined_.emplace_back(key, examined);
+}
+
+GpuPythonSession::Examined GpuPythonSession::ExamineLater(const std::string& key) const {
+  const auto known =
+      std::find_if(examined_.begin(), examined_.end(), [&](const auto& entry) { return entry.first == key; });
+  if (known != examined_.end()) return known->second;
+  Examined examined;
+  examined.caches = std::make_shared<Fd>(CreateSharedFile("kevin-examined", 1));
+  examined.is_due = true;
   return examined;
+}
+
+bool GpuPythonSession::ExamineIn(PythonSide& side, const std::string& key, std::span<const uint16_t> slots,
+                                 double timeout_s, Examined* examined) {
+  Draw(slots);
+  HandOut(side, slots);
+  if (side.process().RunExamined(slots, timeout_s)) return false;
+  Examined told;
+  if (!ReadExamined(ResultIn(examined->caches->get()), &told) || !told.error.empty()) return false;
+  told.caches = std::make_shared<Fd>(CreateSharedFile("kevin-nothing", 1));
+  *examined = told;
+  Keep(key, told);
+  return true;
 }
 
 }  // namespace kevin

@@ -16,6 +16,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPythonScreenBatches = 5;
+constexpr int kExaminedCalls = 5;
+constexpr double kSlowCall_us = 1e5;  // of such calls one is examined
 
 }  // namespace
 
@@ -45,9 +47,15 @@ JudgeResult GpuPythonJudgement::Run() {
 
 void GpuPythonJudgement::Judge() {
   Phase("verify");
-  Examine();
+  if (request_.may_compile) {
+    Examine();
+  } else {
+    examined_ = session_.ExamineLater(request_.candidate_key);
+    TakeExamined();
+  }
   session_.workers().RefillIfFew(1);  // these warm up beside the verification
-  VerifyTwiceIfLate();
+  VerifyWithCompilersIfNeeded();
+  if (!request_.verify_only && !request_.screen) ExamineIfDue();
   is_verified_ = true;
   measuring_ = Clock::now();
   result_.verify_s = std::chrono::duration<double>(measuring_ - begin_).count();
@@ -94,8 +102,28 @@ void GpuPythonJudgement::Fail(PythonSide& side, const ProcessEnd& end, const std
 
 void GpuPythonJudgement::Examine() {
   examined_ = session_.Examine(request_.candidate_key, request_.bundle_fd, request_.examine_timeout_s);
+  TakeExamined();
+}
+
+void GpuPythonJudgement::TakeExamined() {
   result_.own_share = OwnKernelShare(examined_.kernels, request_.own_kernels);
   result_.device_us = examined_.device_us;
+}
+
+// In the process that has just been verified. Where it ends there, the first calls are made apart, as those of texts that may
+// compile.
+void GpuPythonJudgement::ExamineIfDue() {
+  if (!examined_.is_due) return;
+  session_.workers().Settle();
+  const int calls = candidate_us_ > kSlowCall_us ? 1 : kExaminedCalls;
+  if (session_.ExamineIn(*sides_.front(), request_.candidate_key, session_.DrawSlots(calls),
+                         request_.examine_timeout_s, &examined_)) {
+    TakeExamined();
+    return;
+  }
+  sides_.clear();
+  Examine();
+  StartAndVerify(1);
 }
 
 void GpuPythonJudgement::CheckOwnShare() const {
@@ -182,6 +210,20 @@ void GpuPythonJudgement::VerifyTwiceIfLate() {
     sides_.clear();
     if (examined_.timed_out) Examine();
     StartAndVerify(1);
+  }
+}
+
+// A text that seems to compile nothing may do so all the same.
+void GpuPythonJudgement::VerifyWithCompilersIfNeeded() {
+  try {
+    VerifyTwiceIfLate();
+  } catch (const Ended& ended) {
+    const bool has_failed = std::holds_alternative<CompileFailed>(ended.outcome) ||
+                            std::holds_alternative<Crashed>(ended.outcome);
+    if (!examined_.is_due || !has_failed) throw;
+    sides_.clear();
+    Examine();
+    VerifyTwiceIfLate();
   }
 }
 

@@ -44,6 +44,8 @@ class GpuPythonJudgement {
 
   void Judge();
   void Examine();
+  void ExamineIfDue();
+  void TakeExamined();
   void CheckOwnShare() const;
   std::unique_ptr<PythonSide> StartSide(const std::string& name, int bundle_fd,
                                         const GpuPythonSession::Examined& examined);
@@ -69,6 +71,7 @@ class GpuPythonJudgement {
   void Verify(int calls);
   void StartAndVerify(int calls);
   void VerifyTwiceIfLate();
+  void VerifyWithCompilersIfNeeded();
   void ChooseCalls();
   Measured Screen();
   RoundTimes TimedRound(int process, int pair, const std::string& phase);

@@ -118,9 +118,11 @@ std::unique_ptr<PythonSide> GpuPythonSession::MakeSide(const std::string& name, 
                                       needs_.inputs);
 }
 
-std::string GpuPythonSession::JobOf(const std::string& role, const PythonSide& side) const {
+std::string GpuPythonSession::JobOf(const std::string& role, const PythonSide& side,
+                                    bool examined_later) const {
   json job = PythonJob(base_.sized(), base_.layout(), base_.slots(), role == "reference");
   job["role"] = role;
+  job["examined_later"] = examined_later;
   job["pool_bytes"] = side.pool().bytes();
   job["inputs_bytes"] = base_.inputs_memory().bytes();
   job["tf32"] = base_.options().tf32;
@@ -211,7 +213,7 @@ std::unique_ptr<PythonSide> GpuPythonSession::Start(const std::string& name, int
   PoisonOnDevice(base_.Function("kevin_poison"), base_.stream(), side->pool().data(), side->pool().bytes(),
                  PoisonForWorkspace(base_.random()()));
   base_.Synchronize();
-  side->Send(JobOf("candidate", *side), bundle_fd, examined.caches->get());
+  side->Send(JobOf("candidate", *side, examined.is_due), bundle_fd, examined.caches->get());
   return side;
 }
 

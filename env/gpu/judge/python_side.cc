@@ -206,7 +206,7 @@ void GpuWorkers::RefillOf(bool may_compile) {
 
 void GpuWorkers::Refill() {
   RefillOf(false);
-  RefillOf(true);
+  if (has_compiling_) RefillOf(true);
 }
 
 void GpuWorkers::RefillIfFew(size_t thirds) {
@@ -226,6 +226,7 @@ void GpuWorkers::KeepSpares(size_t count) {
 }
 
 WarmWorker GpuWorkers::Take(bool may_compile) {
+  has_compiling_ |= may_compile;
   std::deque<WarmWorker>& spares = SparesOf(may_compile);
   if (spares.empty()) {
     spares.push_back(Start(may_compile));

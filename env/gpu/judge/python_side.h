@@ -1,7 +1,7 @@
 #pragma once
 // The workers of candidates in Python on a GPU, from the evaluator's side: their processes and their memory. A worker is
 // warm before its candidate comes: forked, in its sandbox, with a context (env/python/gpu_worker.py). One candidate each. To
-// make a context takes a second and disturbs what is timed: an evaluation takes spares.
+// make a context takes time and disturbs what is timed: an evaluation takes spares.
 // Their successors are started together, when few are left, so that many evaluations share one time of waiting.
 //
 // A spare holds no memory of the device beyond its context. The pool comes with the job: an allocation of this process, in
@@ -105,8 +105,8 @@ class GpuWorkers {
   // A spare; waits until it is warm. Where its kind has none left, one is started and Refill() called. `may_compile`: it may
   // start compilers, and takes no part in timing. Throws Error(kMachine) with the reason where a worker cannot use the GPU.
   WarmWorker Take(bool may_compile);
-  // Starts the spares of both kinds that are missing, all at the same time, as far as memory allows, and does not wait for
-  // them.
+  // Starts the spares that are missing, all at the same time, as far as memory allows, and does not wait for them: of those that
+  // may compile only after one was taken.
   void Refill();
   // The same where fewer than so many thirds of the spares that may compile are left. Of the others alone, which are warm
   // sooner, where fewer of these are left.
@@ -126,7 +126,7 @@ class GpuWorkers {
  private:
   std::deque<WarmWorker>& SparesOf(bool may_compile) { return may_compile ? compiling_spares_ : spares_; }
   bool HasFew(bool may_compile, size_t thirds) const {
-    return 3 * spares(may_compile) < thirds * kept_spares_;
+    return (has_compiling_ || !may_compile) && 3 * spares(may_compile) < thirds * kept_spares_;
   }
   size_t ColdSpares() const;
   bool HasRoomForContext() const;
@@ -138,6 +138,7 @@ class GpuWorkers {
   GpuWorkersOptions options_;
   std::optional<int> processor_;  // of timed workers
   size_t kept_spares_;
+  bool has_compiling_ = false;  // one that may compile was taken
   std::deque<WarmWorker> spares_, compiling_spares_;
   int64_t started_ = 0;
 };

@@ -224,6 +224,7 @@ TEST_CASE("an evaluation takes warm workers, and what is missing is started toge
   GpuPythonSession& session = ShortCalls();
   GpuWorkers& workers = session.workers();
   workers.KeepSpares(kKept);
+  workers.Take(true);
   workers.Refill();
   workers.Settle();
   CHECK((workers.spares(false) == kKept && workers.spares(true) == kKept));
@@ -264,6 +265,55 @@ TEST_CASE("an evaluation takes warm workers, and what is missing is started toge
   CHECK(started() == 3 + 1);
   workers.KeepSpares(kLeastSpares);
   CHECK((workers.spares(false) == kLeastSpares && workers.spares(true) == kLeastSpares));
+}
+
+TEST_CASE("a candidate that compiles nothing has one process, which tells what its calls run") {
+  GpuPythonSession& session = ShortCalls();
+  GpuWorkers& workers = session.workers();
+  workers.Take(true);
+  workers.Refill();
+  const auto taken_to_compile = [&, before = workers.spares(true)] { return before - workers.spares(true); };
+  // What a recorder tells of it: there is no GPU here.
+  const std::string tells =
+      "import sys\nsys.modules['gpu_first_calls'].profiled = lambda device, calls, slots: (calls.run(slots), "
+      "{'kernels': [['mine', float(len(slots))], ['sgemm', 5.0]], 'device_us': 1000.5, 'least_us': None})[1]\n";
+  const std::string source = tells + WithForward("return torch.relu(x)");
+  const JudgeResult result = Judged(source, {.may_compile = false});
+  INFO(OutcomeReason(result.outcome));
+  REQUIRE(std::holds_alternative<Measured>(result.outcome));
+  CHECK(taken_to_compile() == 0);
+  CHECK(result.device_us == 1000.5);
+  CHECK(result.log.find("kernels of libraries: mine 50 %, sgemm 50 %") != std::string::npos);
+  // Known from then on.
+  const JudgeResult refused = Judged(source, {.rules = "kevin", .may_compile = false});
+  REQUIRE(std::holds_alternative<Refused>(refused.outcome));
+  CHECK(OutcomeReason(refused.outcome).find("kernels of its own do 0 %") != std::string::npos);
+  // To verify or to screen needs no such calls.
+  const std::string ends =
+      "import os\nimport sys\nsys.modules['gpu_first_calls'].profiled = lambda *all: os._exit(0)\n" +
+      WithForward("return torch.relu(x)");
+  CHECK(std::holds_alternative<Measured>(Judged(ends, {.verify_only = true, .may_compile = false}).outcome));
+  CHECK(std::holds_alternative<Measured>(Judged(ends, {.screen = true, .may_compile = false}).outcome));
+  CHECK(taken_to_compile() == 0);
+  // A process that ends in them is replaced, after calls in one of their own.
+  CHECK(std::holds_alternative<Measured>(Judged(ends, {.may_compile = false}).outcome));
+  CHECK(taken_to_compile() == 1);
+}
+
+TEST_CASE("a candidate that runs a program where none was foreseen gets a process that may") {
+  const std::string source =
+      "import os\nimport subprocess\nif not os.path.exists('/tmp/triton/made'):\n"
+      "    subprocess.run(['/bin/mkdir', '-p', '/tmp/triton'], check=True)\n"
+      "    open('/tmp/triton/made', 'w').close()\n" +
+      WithForward("return torch.relu(x)");
+  const JudgeResult result = Judged(source, {.may_compile = false});
+  INFO(OutcomeReason(result.outcome));
+  CHECK(std::holds_alternative<Measured>(result.outcome));
+  const std::string fails =
+      "import subprocess\n" + WithForward("subprocess.run(['/bin/false'], check=True)\nreturn torch.relu(x)");
+  const JudgeResult failed = Judged(fails, {.verify_only = true, .may_compile = false});
+  REQUIRE(std::holds_alternative<Crashed>(failed.outcome));
+  CHECK(OutcomeReason(failed.outcome).find("with compilers, its first calls: line") != std::string::npos);
 }
 
 }  // namespace kevin

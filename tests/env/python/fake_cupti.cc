@@ -74,6 +74,11 @@ int cuptiActivityGetNextRecord(uint8_t* buffer, size_t valid_bytes, void** recor
   *record = next;
   return 0;
 }
+int cuptiFinalize() {
+  request = nullptr, completed = nullptr;
+  enabled = 0;
+  return 0;
+}
 int FakeCuptiEnabled() { return enabled; }
 
 }  // extern "C"

@@ -49,6 +49,15 @@ TEST_CASE("kernels have their names, copies and fills names that no kernel can h
   CHECK(again.Take().size() == 3);
 }
 
+TEST_CASE("a recorder that has ended begins again with the next recording") {
+  { const ActivityRecording first; }
+  EndRecorder();
+  EndRecorder();
+  ActivityRecording again;  // after its end the stand-in knows no callbacks any more
+  CHECK(Enabled() == 3);
+  CHECK(again.Take().size() == 3);
+}
+
 TEST_CASE("a recording ends by itself where there are too many kernels") {
   ActivityRecording recording;
   for (size_t i = 0; i < ActivityRecording::kMostActivities / 3 + 10; ++i) {
