@@ -11,6 +11,8 @@
 namespace kevin::search {
 namespace {
 
+constexpr int64_t kTermsOfLongSums = 256;  // from so many on fp32 should not round at every term
+
 struct CudaProductSize {
   int64_t batch = 1, m = 1, n = 1, k = 1;
 };
@@ -148,10 +150,9 @@ std::vector<int64_t> CudaViaValues(const Program& program, const Contraction& c,
     return values;
   }
   if (task.tf32) return {kViaTf32, kViaFma};
-  // The error of the three products is a few roundings of each term: less than that of fp32 in long sums, which rounds
-  // the sum at each term, and more in short ones, where terms may nearly cancel.
-  constexpr int64_t kFewestTerms = 256;
-  if (CudaSizeOf(c).k < kFewestTerms) return {kViaFma};
+  // The error of the three products is a few roundings of each term: as much as that of fp32 in long sums, and more in short
+  // ones, where terms may nearly cancel.
+  if (CudaSizeOf(c).k < kTermsOfLongSums) return {kViaFma};
   return {kViaTf32x3, kViaFma};
 }
 
@@ -199,6 +200,7 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c, int64_t memb
   const int64_t best = tiling.wgmma ? choice.tiles[0]
                        : is_small   ? small.tiles[0]
                                     : CudaTileValues(size, multiprocessors, text.sharing())[0];
+  const bool is_long = via == kViaFma && size.k >= kTermsOfLongSums;
   const int64_t tile = text.KnobValue("TILE", best);
   const std::string tile_text = text.KnobText("TILE", best);
   tiling.tile_m = CudaTilePart(tile_text, tile, true), tiling.tile_n = CudaTilePart(tile_text, tile, false);
@@ -226,6 +228,7 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c, int64_t memb
     columns = fmt::format("({} >= 64 ? 8 : 4)", tiling.tile_n);
     tiling.threads = fmt::format("({0} / {1} * ({2} / {3}))", tiling.tile_m, rows, tiling.tile_n, columns);
     name = "ContractFma", tiling.prelude = kCudaContractionFma;
+    last = is_long ? ", true" : ", false";
   } else {
     rows = fmt::format("({0} >= 128 ? 64 : {0} >= 32 ? 32 : 16)", tiling.tile_m), columns = "32";
     tiling.threads = fmt::format("(32 * ({0} / {1}) * ({2} / 32))", tiling.tile_m, rows, tiling.tile_n);
@@ -243,9 +246,10 @@ CudaTiling CudaTilingOf(const CudaText& text, const Contraction& c, int64_t memb
     last += ", " + tiling.shares;
   }
   tiling.math = fmt::format("{}<kTileM, kTileN, {}, {}, {}{}>", name, tiling.depth, rows, columns, last);
-  tiling.residents =
-      is_small ? "1"
-               : fmt::format("{} / {}", via == kViaTf32x3 || via == kViaTf32 ? 256 : 512, tiling.threads);
+  tiling.residents = is_small
+                         ? "1"
+                         : fmt::format("{} / {}", via == kViaTf32x3 || via == kViaTf32 || is_long ? 256 : 512,
+                                       tiling.threads);
   return tiling;
 }
 

@@ -6,8 +6,9 @@
 namespace kevin::search {
 
 const char* const kCudaContractionFma = R"(
-// --- Products in fp32: a thread has kRows x kColumns results ---
-template <int kTileMOf, int kTileNOf, int kDepthOf, int kRows, int kColumns> struct ContractFma {
+// --- Products in fp32: a thread has kRows x kColumns results. kInRuns: the terms of a slice are added up by themselves, then
+// the slices, so that a long sum is rounded at few of its terms ---
+template <int kTileMOf, int kTileNOf, int kDepthOf, int kRows, int kColumns, bool kInRuns> struct ContractFma {
   static constexpr int kTileM = kTileMOf, kTileN = kTileNOf, kDepth = kDepthOf;
   static constexpr int kDown = kTileM / kRows, kAcross = kTileN / kColumns, kThreads = kDown * kAcross, kShares = 1;
   static_assert(kDown % 4 == 0 && kAcross % 8 == 0, "a warp is 4 x 8 threads");
@@ -49,6 +50,12 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kRows, int kColumns> str
   template <class LeftFeed, class RightFeed, bool kLeftTerms, bool kRightTerms>
   INLINE void Step(const float* left, const float* right) {
     const int x = X(), y = Y();
+    float run[kRows][kColumns];
+    if constexpr (kInRuns) {
+#pragma unroll
+      for (int i = 0; i < kRows * kColumns; ++i) run[i / kColumns][i % kColumns] = 0.0f;
+    }
+    float (&sums)[kRows][kColumns] = kInRuns ? run : acc;
 #pragma unroll 4
     for (int k = 0; k < kDepth; k += 2) {
       float a[2][kRows], b[2][kColumns];
@@ -59,9 +66,13 @@ template <int kTileMOf, int kTileNOf, int kDepthOf, int kRows, int kColumns> str
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-          for (int j = 0; j < kColumns; ++j) acc[i][j] += a[t][i] * b[t][j];
+          for (int j = 0; j < kColumns; ++j) sums[i][j] += a[t][i] * b[t][j];
         }
       }
+    }
+    if constexpr (kInRuns) {
+#pragma unroll
+      for (int i = 0; i < kRows * kColumns; ++i) acc[i / kColumns][i % kColumns] += run[i / kColumns][i % kColumns];
     }
   }
   template <bool kLeftTerms, bool kRightTerms> INLINE void Spill(float* tile, int pitch) const {
