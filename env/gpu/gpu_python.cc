@@ -148,7 +148,7 @@ std::string GpuPython::Evaluate(const Problem& problem, const Candidate& candida
   request["call_timeout_s"] = options_.environment.limits.call_timeout_s;
   request["evaluation_timeout_s"] = options_.environment.limits.evaluation_timeout_s;
   request["examine_timeout_s"] = ExamineTimeout(candidate.source, options_.environment.limits);
-  request["may_compile"] = MayCompile(candidate.source);
+  request["first_calls_apart"] = NeedsFirstCallsApart(candidate.source);
   request["start_library"] = "";
   Compiled other;  // in use until the answer
   if (!options.start_source.empty()) {

@@ -2,9 +2,11 @@
 empty module, whose cost is subtracted from both."""
 
 import ast
+import contextlib
 import ctypes
 import gc
 import importlib.util
+import io
 import json
 import logging
 import os
@@ -59,6 +61,30 @@ def contents(descriptor):
     with os.fdopen(os.dup(descriptor), "rb") as file:
         file.seek(0)
         return file.read()
+
+
+class Log(io.RawIOBase):
+    """Standard output and errors: a file of the evaluator whose size is fixed. What no longer fits is dropped."""
+
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self.descriptor
+
+    def write(self, text):
+        with contextlib.suppress(OSError):
+            os.write(self.descriptor, text)
+        return len(text)
+
+
+def print_to(log):
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(log, descriptor)
+        setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(Log(descriptor)), errors="backslashreplace", write_through=True))
 
 
 def describe(error, path="candidate.py"):

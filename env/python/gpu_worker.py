@@ -246,8 +246,7 @@ def run(server, own, first, descriptors):
     import caller
     from worker import ARENA, BUNDLE, INPUTS, JOB, LOG, PAGE, receive
     POOL = PAGE  # of the second message: the page came with the first
-    os.dup2(descriptors[LOG], 1)
-    os.dup2(descriptors[LOG], 2)
+    caller.print_to(descriptors[LOG])
     device = Device(sys.argv[1], first["gpu"])
     page = server.library.KevinMapPage(descriptors[PAGE])
     opened = device.library.callback(
@@ -330,6 +329,8 @@ def make_worker(library, device, page, job, inputs, result):
             return GpuCalls(library, page, self.job, slots, module, list(module._parameters.values()))
 
         def examine(self, slots):
-            gpu_first_calls.write(result, gpu_first_calls.recorded(device, self.calls, slots))
+            described = gpu_first_calls.recorded(device, self.calls, slots)
+            device.library.KevinGpuRelease()  # the room of what recording took
+            gpu_first_calls.write(result, described)
 
     return GpuWorker()

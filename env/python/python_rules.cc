@@ -71,10 +71,11 @@ std::string BackendOf(const std::string& source) {
   return "torch";
 }
 
-bool MayCompile(const std::string& source) {
-  return HasInALine(SplitPythonText(source).code,
-                    R"(\b(\w*triton\w*|tilelang|cutlass|compile|jit|\w*nvrtc\w*|cupy|numba|)"
-                    R"(\w*[iI]nductor\w*|_?dynamo|subprocess|Popen|popen|system|spawn\w*|exec\w*)\b)");
+bool NeedsFirstCallsApart(const std::string& source) {
+  return HasInALine(
+      SplitPythonText(source).code,
+      R"(\b(\w*triton\w*|tilelang|cutlass|compile|jit|\w*nvrtc\w*|cupy|numba|)"
+      R"(\w*[gG]raph\w*|\w*[iI]nductor\w*|_?dynamo|subprocess|Popen|popen|system|spawn\w*|exec\w*)\b)");
 }
 
 std::string KernelBenchRefusal(const std::string& source) {

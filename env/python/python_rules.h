@@ -11,9 +11,10 @@ namespace kevin {
 // whether they count as its own (env/cpu/own_share.h).
 std::string BackendOf(const std::string& source);
 
-// Whether its calls may compile, tune themselves or run programs, as far as names in its code tell: Triton, torch.compile,
-// other compilers at run time. A text that is built before its first call has none of these.
-bool MayCompile(const std::string& source);
+// Whether its first calls need a process of their own, as far as names in its code tell: they compile, tune themselves or run
+// programs (Triton, torch.compile, other compilers at run time), or capture graphs, which a recorder that comes and goes could
+// break. A text that is built before its first call has none of these.
+bool NeedsFirstCallsApart(const std::string& source);
 
 // The static rules of KernelBench (its kernel_static_checker.py at commit 423217d, those that are errors by default), for
 // --rules kernelbench: empty, or which rule refuses the text. They know nothing of what the text does.

@@ -172,8 +172,7 @@ def run_worker(server, worker_socket):
         import gpu_worker
         gpu_worker.run(server, own, job, descriptors)
         return
-    os.dup2(descriptors[LOG], 1)
-    os.dup2(descriptors[LOG], 2)
+    caller.print_to(descriptors[LOG])
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:server.threads])
     worker = caller.Worker(server.library, job, descriptors)
     bundle = b""

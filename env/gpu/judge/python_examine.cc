@@ -65,6 +65,12 @@ bool ReadExamined(const std::string& line, GpuPythonSession::Examined* examined)
   }
 }
 
+// An archive begins with a name, one without files with zeros.
+bool HasFilesBehind(const std::string& line, int fd) {
+  char first = 0;
+  return pread(fd, &first, 1, static_cast<off_t>(line.size()) + 1) == 1 && first != 0;
+}
+
 bool IsTooLarge(int fd) {
   struct stat file {};
   return fstat(fd, &file) != 0 || file.st_size > kMostFileBytes;
@@ -74,9 +80,7 @@ bool IsTooLarge(int fd) {
 
 GpuPythonSession::Examined GpuPythonSession::Examine(const std::string& key, int bundle_fd,
                                                      double timeout_s) {
-  const auto known =
-      std::find_if(examined_.begin(), examined_.end(), [&](const auto& entry) { return entry.first == key; });
-  if (known != examined_.end()) return known->second;
+  if (const Examined* known = Known(key)) return *known;
   Examined examined;
   examined.caches = std::make_shared<Fd>(CreateSharedFile("kevin-examined", 1));
   const std::unique_ptr<PythonSide> side = MakeSide("candidate", true, candidate_pool_bytes_);
@@ -89,7 +93,9 @@ GpuPythonSession::Examined GpuPythonSession::Examine(const std::string& key, int
   side->Kill();  // from here on the file stays as it is
   examined.timed_out = end && end->kind == ProcessEnd::Kind::kTimedOut;
   examined.error = end ? Bounded(end->message, kMostErrorCharacters) : "it left no result";
-  const bool has_result = !examined.timed_out && ReadExamined(ResultIn(examined.caches->get()), &examined);
+  const std::string line = ResultIn(examined.caches->get());
+  const bool has_result = !examined.timed_out && ReadExamined(line, &examined);
+  examined.has_compiled = has_result && HasFilesBehind(line, examined.caches->get());
   if (!has_result || IsTooLarge(examined.caches->get()))
     examined.caches = std::make_shared<Fd>(CreateSharedFile("kevin-nothing", 1));
   if (has_result) Keep(key, examined);
@@ -101,10 +107,17 @@ void GpuPythonSession::Keep(const std::string& key, const Examined& examined) {
   examined_.emplace_back(key, examined);
 }
 
-GpuPythonSession::Examined GpuPythonSession::ExamineLater(const std::string& key) const {
+// The one that was asked for last is kept longest.
+const GpuPythonSession::Examined* GpuPythonSession::Known(const std::string& key) {
   const auto known =
       std::find_if(examined_.begin(), examined_.end(), [&](const auto& entry) { return entry.first == key; });
-  if (known != examined_.end()) return known->second;
+  if (known == examined_.end()) return nullptr;
+  examined_.splice(examined_.end(), examined_, known);
+  return &examined_.back().second;
+}
+
+GpuPythonSession::Examined GpuPythonSession::ExamineLater(const std::string& key) {
+  if (const Examined* known = Known(key)) return *known;
   Examined examined;
   examined.caches = std::make_shared<Fd>(CreateSharedFile("kevin-examined", 1));
   examined.is_due = true;
@@ -117,7 +130,8 @@ bool GpuPythonSession::ExamineIn(PythonSide& side, const std::string& key, std::
   HandOut(side, slots);
   if (side.process().RunExamined(slots, timeout_s)) return false;
   Examined told;
-  if (!ReadExamined(ResultIn(examined->caches->get()), &told) || !told.error.empty()) return false;
+  if (!ReadExamined(ResultIn(examined->caches->get()), &told) || !told.error.empty() || told.kernels.empty())
+    return false;
   told.caches = std::make_shared<Fd>(CreateSharedFile("kevin-nothing", 1));
   *examined = told;
   Keep(key, told);

@@ -47,7 +47,7 @@ JudgeResult GpuPythonJudgement::Run() {
 
 void GpuPythonJudgement::Judge() {
   Phase("verify");
-  if (request_.may_compile) {
+  if (request_.first_calls_apart) {
     Examine();
   } else {
     examined_ = session_.ExamineLater(request_.candidate_key);
@@ -116,14 +116,16 @@ void GpuPythonJudgement::ExamineIfDue() {
   if (!examined_.is_due) return;
   session_.workers().Settle();
   const int calls = candidate_us_ > kSlowCall_us ? 1 : kExaminedCalls;
+  const uint64_t since_us = OtherProcesses::NowUs();
   if (session_.ExamineIn(*sides_.front(), request_.candidate_key, session_.DrawSlots(calls),
                          request_.examine_timeout_s, &examined_)) {
+    RequireQuiet(*sides_.front(), since_us);
     TakeExamined();
     return;
   }
   sides_.clear();
   Examine();
-  StartAndVerify(1);
+  VerifyTwiceIfLate();
 }
 
 void GpuPythonJudgement::CheckOwnShare() const {
@@ -213,18 +215,32 @@ void GpuPythonJudgement::VerifyTwiceIfLate() {
   }
 }
 
-// A text that seems to compile nothing may do so all the same.
+// A text that seems to compile nothing may do so all the same: what its first calls have left then lets it go on.
 void GpuPythonJudgement::VerifyWithCompilersIfNeeded() {
   try {
     VerifyTwiceIfLate();
+    return;
   } catch (const Ended& ended) {
     const bool has_failed = std::holds_alternative<CompileFailed>(ended.outcome) ||
                             std::holds_alternative<Crashed>(ended.outcome);
     if (!examined_.is_due || !has_failed) throw;
+    if (!sides_.empty()) result_.log = sides_.front()->process().Log();
     sides_.clear();
     Examine();
-    VerifyTwiceIfLate();
+    if (!examined_.has_compiled) throw Ended{WithFirstCalls(ended.outcome)};
   }
+  VerifyTwiceIfLate();
+}
+
+// With what its first calls said where they failed too.
+Outcome GpuPythonJudgement::WithFirstCalls(Outcome outcome) const {
+  const auto add = [&](std::string* text) {
+    if (!examined_.error.empty() && !text->starts_with(examined_.error))
+      *text += "; with compilers, its first calls: " + examined_.error;
+  };
+  if (auto* crashed = std::get_if<Crashed>(&outcome)) add(&crashed->message);
+  if (auto* failed = std::get_if<CompileFailed>(&outcome)) add(&failed->log);
+  return outcome;
 }
 
 // The candidate alone. Its outputs are not checked: what is chosen by these times is judged by the rules.

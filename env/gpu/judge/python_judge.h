@@ -31,7 +31,7 @@ struct GpuPythonRequest : JudgeOptions {
   double call_timeout_s = 20;        // a batch may take as many times that as it has calls
   double evaluation_timeout_s = 60;  // of all batches of the candidate (Limits::evaluation_timeout_s)
   double examine_timeout_s = 60;     // of the first calls, with what they compile
-  bool may_compile = true;           // MayCompile() of its text: first calls in a process of their own
+  bool first_calls_apart = true;     // NeedsFirstCallsApart() of its text
   std::string rules = "kevin";
   std::set<std::string> own_kernels;  // names that its text gives its kernels (env/python/own_kernels.h)
   std::function<void(const std::string& phase)> on_phase;

@@ -72,6 +72,7 @@ class GpuPythonJudgement {
   void StartAndVerify(int calls);
   void VerifyTwiceIfLate();
   void VerifyWithCompilersIfNeeded();
+  Outcome WithFirstCalls(Outcome outcome) const;
   void ChooseCalls();
   Measured Screen();
   RoundTimes TimedRound(int process, int pair, const std::string& phase);

@@ -88,7 +88,7 @@ class PythonRequests : public GpuRequests {
     judge.call_timeout_s = request.at("call_timeout_s");
     judge.examine_timeout_s = request.at("examine_timeout_s");
     judge.evaluation_timeout_s = request.at("evaluation_timeout_s");
-    judge.may_compile = request.at("may_compile");
+    judge.first_calls_apart = request.at("first_calls_apart");
     judge.rules = WorkloadFromJson(request.at("workload")).rules;
     judge.on_phase = serving_.on_phase;
     return JudgeResultToJson(JudgePythonOnGpu(session, judge));

@@ -66,12 +66,13 @@ class GpuPythonSession {
     std::optional<double> device_us, least_us;            // of a call, the mean and the least
     std::shared_ptr<Fd> caches;                           // what was compiled: a hostile file
     bool timed_out = false;
-    bool is_due = false;  // ExamineIn() is to fill it; `caches` is where the worker will write
+    bool has_compiled = false;  // `caches` has files
+    bool is_due = false;        // ExamineIn() is to fill it; `caches` is where the worker will write
   };
   // The same for equal keys, which stand for equal bundles, unless it took too long or crashed: that is examined again.
   Examined Examine(const std::string& key, int bundle_fd, double timeout_s);
   // Of a candidate whose calls compile nothing: what is known of it, or that it is due.
-  Examined ExamineLater(const std::string& key) const;
+  Examined ExamineLater(const std::string& key);
   // The same calls in a worker that Start() made with `examined`, which is due: one process less, and so one context. Nothing is
   // timed meanwhile. False: its process has ended, or told nothing; Examine() can say more.
   bool ExamineIn(PythonSide& side, const std::string& key, std::span<const uint16_t> slots, double timeout_s,
@@ -122,6 +123,7 @@ class GpuPythonSession {
   };
   std::string JobOf(const std::string& role, const PythonSide& side, bool examined_later = false) const;
   void Keep(const std::string& key, const Examined& examined);
+  const Examined* Known(const std::string& key);
   void MeasureNeeds();
   size_t FreeForPools(size_t workers) const;
   std::unique_ptr<PythonSide> MakeSide(const std::string& name, bool may_compile, size_t pool_bytes);

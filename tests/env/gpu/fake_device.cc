@@ -4,7 +4,7 @@
 //
 //   FAKE_DEVICE_GAP_NS       what the kernel that looks for other contexts finds; with FAKE_DEVICE_GAP_ABOVE=N only while more
 //                            than N children of this process are stopped, as a candidate and references are between batches
-//   FAKE_DEVICE_DRAINS=N     in a pause of a batch, the first N looks find a gap
+//   FAKE_DEVICE_DRAINS=N     in a pause of a batch, the first N looks find a gap; FAKE_DEVICE_GAP_ABOVE counts here too
 //   FAKE_DEVICE_FULL_ABOVE=N there is no free memory while more than N children are stopped
 //   FAKE_DEVICE_MIB=N        it has so much memory, of which allocations of this process take (cuMemCreate alone). Unset: 4 GiB,
 //                            of which 2 GiB stay free, whatever is allocated
@@ -232,7 +232,9 @@ void Watch(void** arguments) {
              *drains = std::getenv("FAKE_DEVICE_DRAINS");
   if (gap != nullptr && (above == nullptr || HasMoreStoppedThan(above)))
     longest = std::strtoull(gap, nullptr, 10);
-  if (drains != nullptr && is_in_batch && ++looks_in_pause <= std::atoi(drains)) longest = 2'000'000;
+  if (drains != nullptr && is_in_batch && (above == nullptr || HasMoreStoppedThan(above)) &&
+      ++looks_in_pause <= std::atoi(drains))
+    longest = 2'000'000;
 }
 
 void ClockReading(void** arguments) {

@@ -109,7 +109,7 @@ struct Asked {
   double timeout_s = 10;
   std::string start = {};  // source
   double evaluation_timeout_s = 60;
-  bool may_compile = true;
+  bool first_calls_apart = true;
 };
 
 inline JudgeResult Judged(const std::string& source, const Asked& asked = {},
@@ -126,7 +126,7 @@ inline JudgeResult Judged(const std::string& source, const Asked& asked = {},
   request.screen = asked.screen;
   request.call_timeout_s = request.examine_timeout_s = asked.timeout_s;
   request.evaluation_timeout_s = asked.evaluation_timeout_s;
-  request.may_compile = asked.may_compile;
+  request.first_calls_apart = asked.first_calls_apart;
   request.own_kernels = OwnKernelNames(source);
   JudgeResult result = JudgePythonOnGpu(session, request);
   std::printf("  %-14s %s\n", OutcomeName(result.outcome), Described(result.outcome).c_str());

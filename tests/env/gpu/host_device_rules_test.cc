@@ -46,6 +46,18 @@ TEST_CASE(
   CHECK(std::holds_alternative<Measured>(Judged(relu, {.verify_only = true}, session).outcome));
 }
 
+TEST_CASE("work that goes on after the calls that tell what runs is refused before anything is timed") {
+  const Setting above("FAKE_DEVICE_GAP_ABOVE", StoppedProcesses(ShortCalls()));
+  const Setting drains("FAKE_DEVICE_DRAINS", "1000000000");  // after these calls no output is read
+  const std::string tells =
+      "import sys\nsys.modules['gpu_first_calls'].profiled = lambda device, calls, slots: (calls.run(slots), "
+      "{'kernels': [['mine', 1.0]], 'device_us': 1.0, 'least_us': None})[1]\n";
+  const JudgeResult busy = Judged(tells + WithForward("return torch.relu(x)"), {.first_calls_apart = false});
+  REQUIRE(std::holds_alternative<Refused>(busy.outcome));
+  CHECK(OutcomeReason(busy.outcome).find("after the end of a batch") != std::string::npos);
+  CHECK(busy.samples.empty());
+}
+
 TEST_CASE("work that drains while a batch is paused is no late work") {
   ShortCalls();
   const Setting drains("FAKE_DEVICE_DRAINS", "3");

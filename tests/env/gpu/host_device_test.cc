@@ -278,25 +278,26 @@ TEST_CASE("a candidate that compiles nothing has one process, which tells what i
       "import sys\nsys.modules['gpu_first_calls'].profiled = lambda device, calls, slots: (calls.run(slots), "
       "{'kernels': [['mine', float(len(slots))], ['sgemm', 5.0]], 'device_us': 1000.5, 'least_us': None})[1]\n";
   const std::string source = tells + WithForward("return torch.relu(x)");
-  const JudgeResult result = Judged(source, {.may_compile = false});
+  const JudgeResult result = Judged(source, {.first_calls_apart = false});
   INFO(OutcomeReason(result.outcome));
   REQUIRE(std::holds_alternative<Measured>(result.outcome));
   CHECK(taken_to_compile() == 0);
   CHECK(result.device_us == 1000.5);
   CHECK(result.log.find("kernels of libraries: mine 50 %, sgemm 50 %") != std::string::npos);
   // Known from then on.
-  const JudgeResult refused = Judged(source, {.rules = "kevin", .may_compile = false});
+  const JudgeResult refused = Judged(source, {.rules = "kevin", .first_calls_apart = false});
   REQUIRE(std::holds_alternative<Refused>(refused.outcome));
   CHECK(OutcomeReason(refused.outcome).find("kernels of its own do 0 %") != std::string::npos);
   // To verify or to screen needs no such calls.
   const std::string ends =
       "import os\nimport sys\nsys.modules['gpu_first_calls'].profiled = lambda *all: os._exit(0)\n" +
       WithForward("return torch.relu(x)");
-  CHECK(std::holds_alternative<Measured>(Judged(ends, {.verify_only = true, .may_compile = false}).outcome));
-  CHECK(std::holds_alternative<Measured>(Judged(ends, {.screen = true, .may_compile = false}).outcome));
+  CHECK(std::holds_alternative<Measured>(
+      Judged(ends, {.verify_only = true, .first_calls_apart = false}).outcome));
+  CHECK(std::holds_alternative<Measured>(Judged(ends, {.screen = true, .first_calls_apart = false}).outcome));
   CHECK(taken_to_compile() == 0);
   // A process that ends in them is replaced, after calls in one of their own.
-  CHECK(std::holds_alternative<Measured>(Judged(ends, {.may_compile = false}).outcome));
+  CHECK(std::holds_alternative<Measured>(Judged(ends, {.first_calls_apart = false}).outcome));
   CHECK(taken_to_compile() == 1);
 }
 
@@ -306,12 +307,12 @@ TEST_CASE("a candidate that runs a program where none was foreseen gets a proces
       "    subprocess.run(['/bin/mkdir', '-p', '/tmp/triton'], check=True)\n"
       "    open('/tmp/triton/made', 'w').close()\n" +
       WithForward("return torch.relu(x)");
-  const JudgeResult result = Judged(source, {.may_compile = false});
+  const JudgeResult result = Judged(source, {.first_calls_apart = false});
   INFO(OutcomeReason(result.outcome));
   CHECK(std::holds_alternative<Measured>(result.outcome));
   const std::string fails =
       "import subprocess\n" + WithForward("subprocess.run(['/bin/false'], check=True)\nreturn torch.relu(x)");
-  const JudgeResult failed = Judged(fails, {.verify_only = true, .may_compile = false});
+  const JudgeResult failed = Judged(fails, {.verify_only = true, .first_calls_apart = false});
   REQUIRE(std::holds_alternative<Crashed>(failed.outcome));
   CHECK(OutcomeReason(failed.outcome).find("with compilers, its first calls: line") != std::string::npos);
 }

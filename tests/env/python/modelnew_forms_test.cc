@@ -81,6 +81,19 @@ TEST_CASE("weights of a Python candidate are the drawn ones") {
   CHECK(OutcomeReason(unmatched).find("its constructor draws: nothing") != std::string::npos);
 }
 
+TEST_CASE("a ModelNew that prints more than the log holds is judged all the same") {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "prints.py";
+  std::ofstream(file)
+      << "import sys\nimport torch\nimport torch.nn as nn\nclass ModelNew(nn.Module):\n"
+         "    def forward(self, x):\n        print('relu of', tuple(x.shape), '.' * 70000, flush=True)\n"
+         "        sys.stderr.write(f'{sys.stdout.fileno()} {sys.stderr.fileno()}')\n"
+         "        return torch.relu(x)\n";
+  const Outcome outcome = Judged(file, kLongCalls, true);
+  INFO(OutcomeReason(outcome));
+  CHECK(std::holds_alternative<Measured>(outcome));
+}
+
 TEST_CASE("a ModelNew of several outputs returns them all, each as a tensor of its own") {
   const TemporaryFolder folder;
   const fs::path file = folder.path() / "both.toml";

@@ -21,21 +21,23 @@ TEST_CASE("what kernels are written in follows from the code, not from words bes
   CHECK(BackendOf("load_inline('m', '', '__global__ void k() {}')") == "cuda");
 }
 
-TEST_CASE("a text whose calls may compile or run programs is told from one that is built before") {
+TEST_CASE(
+    "a text whose first calls may compile, run programs or capture graphs is told from one that is built before") {
   for (const char* text :
        {"import triton\n", "from triton import jit as j\n", "import torch._inductor.config\n",
         "f = torch.compile(f)\n", "@torch.jit.script\ndef f(x): pass\n", "import cupy as cp\n",
         "os.system('nvcc k.cu')\n", "import subprocess\n", "from cuda import nvrtc\n", "import tilelang\n",
-        "import triton_kernels\n", "os.execv('/bin/true', [])\n"}) {
+        "import triton_kernels\n", "g = torch.cuda.CUDAGraph()\n", "with torch.cuda.graph(g):\n",
+        "os.execv('/bin/true', [])\n"}) {
     INFO(text);
-    CHECK(MayCompile(text));
+    CHECK(NeedsFirstCallsApart(text));
   }
   for (const char* text :
        {"# compile with triton\nload_inline('m', '', '__global__ void k() {} // compile')",
         "m = load_inline(name='m', cuda_sources=s, functions=['f'], verbose=True)\nself.filesystem = m.f\n",
         "'''torch.compile is slower'''\nsystems = 1\n"}) {
     INFO(text);
-    CHECK_FALSE(MayCompile(text));
+    CHECK_FALSE(NeedsFirstCallsApart(text));
   }
 }
 
