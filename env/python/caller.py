@@ -82,9 +82,11 @@ class Log(io.RawIOBase):
 
 
 def print_to(log):
-    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+    """Errors are written at once, as Python does."""
+    for descriptor in (1, 2):
         os.dup2(log, descriptor)
-        setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(Log(descriptor)), errors="backslashreplace", write_through=True))
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(Log(1)), errors="backslashreplace")
+    sys.stderr = io.TextIOWrapper(Log(2), errors="backslashreplace", write_through=True)
 
 
 def describe(error, path="candidate.py"):
