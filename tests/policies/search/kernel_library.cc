@@ -3,12 +3,15 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 namespace kevin::test {
 namespace {
@@ -46,42 +49,70 @@ std::string Nested(std::string source, size_t index) {
 
 void RunCompiler(const std::string& source_path, const std::string& output_path, const std::string& flags) {
   const std::string log = source_path + ".log";
-  const std::string command = "g++ -std=c++20 -fopenmp -shared -fPIC " + flags + " -o " + output_path + " " +
-                              source_path + " 2> " + log;
+  const std::string command =
+      "g++ -std=c++20 -fopenmp -fPIC " + flags + " -o " + output_path + " " + source_path + " 2> " + log;
   if (std::system(command.c_str()) != 0) throw std::runtime_error(ReadFile(log));
 }
+
+// What all candidates of a library include, precompiled: to parse the emulation of CUDA takes longer than most candidates.
+class Heads {
+ public:
+  // The header's path, for -include. Kept as long as this process.
+  const std::string& Of(const std::string& flags, const std::string& head) {
+    std::string& path = paths_[{flags, head}];
+    if (!path.empty()) return path;
+    folders_.push_back(MakeFolder());
+    const std::string header = folders_.back() + "/head.h";
+    std::ofstream file(header);
+    for (const std::string& include : kIncludes) file << include;
+    file << head << "\n";
+    file.close();
+    RunCompiler(header, header + ".gch", flags + " -x c++-header");
+    return path = header;
+  }
+
+  ~Heads() {
+    std::error_code ignored;
+    for (const std::string& folder : folders_) std::filesystem::remove_all(folder, ignored);
+  }
+
+ private:
+  std::map<std::pair<std::string, std::string>, std::string> paths_;  // by flags and head
+  std::vector<std::string> folders_;
+};
 
 }  // namespace
 
 KernelLibrary::KernelLibrary(const std::vector<std::string>& sources, const std::string& flags,
                              const std::string& head)
-    : folder_(MakeFolder()), handles_(kCompilers), functions_(sources.size()) {
-  std::vector<std::string> errors(kCompilers);
+    : folder_(MakeFolder()), handles_(std::min(kCompilers, sources.size())), functions_(sources.size()) {
+  static Heads heads;
+  const size_t parts = handles_.size();
+  const std::string all_flags = "-march=native " + flags, header = heads.Of(all_flags, head);
+  std::vector<std::string> errors(parts);
   std::vector<std::thread> compilers;
-  for (size_t part = 0; part < kCompilers; ++part) {
+  for (size_t part = 0; part < parts; ++part) {
     compilers.emplace_back([&, part] {
       const std::string base = folder_ + "/part" + std::to_string(part);
       std::ofstream file(base + ".cc");
-      for (const std::string& include : kIncludes) file << include;
-      file << head << "\n";
-      for (size_t i = part; i < sources.size(); i += kCompilers) file << Nested(sources[i], i);
+      for (size_t i = part; i < sources.size(); i += parts) file << Nested(sources[i], i);
       file.close();
       try {
-        RunCompiler(base + ".cc", base + ".so", "-march=native " + flags);
+        RunCompiler(base + ".cc", base + ".so", all_flags + " -shared -Winvalid-pch -include " + header);
       } catch (const std::exception& error) {
         errors[part] = error.what();
       }
     });
   }
   for (std::thread& compiler : compilers) compiler.join();
-  for (size_t part = 0; part < kCompilers; ++part) {
+  for (size_t part = 0; part < parts; ++part) {
     if (!errors[part].empty()) throw std::runtime_error(errors[part]);
     handles_[part] =
         dlopen((folder_ + "/part" + std::to_string(part) + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handles_[part] == nullptr) throw std::runtime_error(dlerror());
   }
   for (size_t i = 0; i < sources.size(); ++i) {
-    functions_[i] = dlsym(handles_[i % kCompilers], ("launch_" + std::to_string(i)).c_str());
+    functions_[i] = dlsym(handles_[i % parts], ("launch_" + std::to_string(i)).c_str());
     if (functions_[i] == nullptr) throw std::runtime_error(dlerror());
   }
 }
@@ -126,7 +157,7 @@ bool Compiles(const std::string& source, const std::string& flags) {
   std::ofstream(folder + "/kernel.cc") << source;
   bool compiles = true;
   try {
-    RunCompiler(folder + "/kernel.cc", folder + "/kernel.so", flags);
+    RunCompiler(folder + "/kernel.cc", folder + "/kernel.so", flags + " -shared");
   } catch (const std::exception&) {
     compiles = false;
   }
