@@ -72,6 +72,20 @@ Batch MakeBatch(const Options& options, int64_t step, int vocabulary, int ranks)
   return batch;
 }
 
+// Of this rank, beside the plan.
+void PrintMemory(at::Device device) {
+  if (!device.is_cuda()) return;
+  using c10::CachingAllocator::StatType;
+  const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(device.index());
+  const auto peak = [](const auto& all) {
+    return 1e-9 * static_cast<double>(all[static_cast<size_t>(StatType::AGGREGATE)].peak);
+  };
+  std::printf(
+      "measured on this rank: %.1f GB in tensors at most, %.1f GB taken from the device; all weights are whole at "
+      "the start and after each step\n",
+      peak(stats.allocated_bytes), peak(stats.reserved_bytes));
+}
+
 void Train(const Options& options, Clock::time_point start) {
   const ModelConfig config = ShapeNamed(options.shape);
   ModelOptions model_options;
@@ -111,20 +125,10 @@ void Train(const Options& options, Clock::time_point start) {
     seconds += figures.seconds, flops += figures.flops, tokens += figures.tokens;
   }
   if (!prints) return;
+  PrintMemory(model_options.device);
   if (tokens == 0) {
-    std::printf("no step but the first within %.0f s (--seconds)\n", options.seconds);
+    if (options.steps > 0) std::printf("no step but the first within %.0f s (--seconds)\n", options.seconds);
     return;
-  }
-  if (model_options.device.is_cuda()) {
-    using c10::CachingAllocator::StatType;
-    const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(model_options.device.index());
-    const auto peak = [](const auto& all) {
-      return 1e-9 * static_cast<double>(all[static_cast<size_t>(StatType::AGGREGATE)].peak);
-    };
-    std::printf(
-        "measured on this rank: %.1f GB in tensors at most, %.1f GB taken from the device; all weights are whole at "
-        "the start and after each step\n",
-        peak(stats.allocated_bytes), peak(stats.reserved_bytes));
   }
   flops /= ranks->Size();  // of one GPU
   if (ranks->Size() > 1) std::printf("%d ranks%s: ", ranks->Size(), options.shard ? ", sharded" : "");
