@@ -19,6 +19,17 @@ constexpr size_t kPythonScreenBatches = 5;
 constexpr int kExaminedCalls = 5;
 constexpr double kSlowCall_us = 1e5;  // of such calls one is examined
 
+// Behind the driver's words, which name no reason and of which the first line is shown: elsewhere inputs may be written.
+std::string WithReason(std::string message) {
+  const std::string driver = "an illegal memory access was encountered";
+  if (const size_t at = message.find(driver); at != std::string::npos)
+    message.insert(
+        at + driver.size(),
+        " (a kernel reads or writes beyond its tensors, or writes to an input or a weight, as relu_ does: "
+        "these are read-only)");
+  return message;
+}
+
 }  // namespace
 
 JudgeResult GpuPythonJudgement::Run() {
@@ -97,7 +108,7 @@ void GpuPythonJudgement::Fail(PythonSide& side, const ProcessEnd& end, const std
     case ProcessEnd::Kind::kCrashed:
       break;
   }
-  End(side, Crashed{end.message + " during " + phase + first + said});
+  End(side, Crashed{WithReason(end.message) + " during " + phase + first + said});
 }
 
 void GpuPythonJudgement::Examine() {

@@ -111,6 +111,20 @@ TEST_CASE("a forged archive of caches does not void an evaluation") {
   }
 }
 
+TEST_CASE("where the device met an illegal access, it is said that inputs are read-only") {
+  const auto reason_of = [](const std::string& error) {
+    const JudgeResult result =
+        Judged(WithForward("raise RuntimeError('" + error + "')"), {.verify_only = true});
+    return OutcomeReason(result.outcome);
+  };
+  const std::string illegal =
+      reason_of("CUDA error: an illegal memory access was encountered\\nSearch for it");
+  INFO(illegal);
+  CHECK(illegal.find("encountered (a kernel reads or writes beyond its tensors, or writes to an input") !=
+        std::string::npos);
+  CHECK(reason_of("no such width").find("read-only") == std::string::npos);
+}
+
 TEST_CASE("what a candidate's first calls leave is bounded and printable") {
   const JudgeResult result = Judged(
       InFirstCalls(
