@@ -41,7 +41,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kGpuEnvironmentVersion = 7;  // bump when verdicts or times may change
+constexpr int kGpuEnvironmentVersion = 8;  // bump when verdicts or times may change
 
 class DeviceEnvironment final : public GpuEnvironment {
  public:

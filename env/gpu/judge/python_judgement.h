@@ -5,6 +5,7 @@
 //   python_rounds.cc  batches, pairs, the sequential test and the fixed pairs
 //   python_audits.cc  what looks at a candidate's batches: audits, work that goes on, memory outside the pool
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <span>
@@ -74,6 +75,9 @@ class GpuPythonJudgement {
   void VerifyWithCompilersIfNeeded();
   Outcome WithFirstCalls(Outcome outcome) const;
   void ChooseCalls();
+  int ReferenceCalls(int calls);
+  int CallsOfBatch(double call_us) const;
+  static int LeastCalls(int most) { return std::max(1, most * 2 / 3); }
   Measured Screen();
   RoundTimes TimedRound(int process, int pair, const std::string& phase);
   void SingleCall();
@@ -101,7 +105,7 @@ class GpuPythonJudgement {
   std::vector<double> singles_us_, in_batch_us_, reference_singles_us_, reference_in_batch_us_;
   MixtureOrder members_;
   int enough_pairs_ = 0;  // of the fixed ones, by their spread
-  int least_calls_ = 1, most_calls_ = 1, late_rounds_ = 0;
+  int least_calls_ = 1, most_calls_ = 1, most_reference_calls_ = 1, late_rounds_ = 0;
   int audits_ = 0;  // in which the batch was paused
   double candidate_us_ = 0, round_s_ = 0.05;
   double candidate_s_ = 0;  // all batches of the candidate

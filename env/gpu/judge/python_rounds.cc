@@ -109,12 +109,23 @@ void GpuPythonJudgement::CheckAlike(std::span<const uint16_t> slots) {
 // work with. Else long enough for the faster side, unless the candidate is so slow that its length decides.
 void GpuPythonJudgement::ChooseCalls() {
   const double reference_us = session_.reference_us(), slower_us = std::max(candidate_us_, reference_us);
+  const bool is_slow = candidate_us_ > 2 * reference_us;
   least_calls_ = most_calls_ = 1;
+  most_reference_calls_ = is_slow ? CallsOfBatch(reference_us) : 1;
   if (slower_us >= kBatch_us) return;
-  const double deciding_us =
-      candidate_us_ > 2 * reference_us ? slower_us : std::max(std::min(candidate_us_, reference_us), 0.1);
-  most_calls_ = std::clamp(static_cast<int>(std::ceil(kBatch_us / deciding_us)), 1, session_.slots());
-  least_calls_ = std::max(1, most_calls_ * 2 / 3);
+  most_calls_ = CallsOfBatch(is_slow ? slower_us : std::min(candidate_us_, reference_us));
+  least_calls_ = LeastCalls(most_calls_);
+}
+
+// Beside as few calls as a slow candidate's batch has, eager's own would be mostly the cost of a batch.
+int GpuPythonJudgement::ReferenceCalls(int calls) {
+  if (most_reference_calls_ <= most_calls_) return calls;
+  return std::uniform_int_distribution<int>(LeastCalls(most_reference_calls_),
+                                            most_reference_calls_)(base_.random());
+}
+
+int GpuPythonJudgement::CallsOfBatch(double call_us) const {
+  return std::clamp(static_cast<int>(std::ceil(kBatch_us / std::max(call_us, 0.1))), 1, session_.slots());
 }
 
 RoundTimes GpuPythonJudgement::TimedRound(int process, int pair, const std::string& phase) {
@@ -123,8 +134,9 @@ RoundTimes GpuPythonJudgement::TimedRound(int process, int pair, const std::stri
   const bool single_first = RandomUnit() < 0.5, has_single = RandomUnit() < kSingleRounds;
   if (has_single && single_first) SingleCall();
   const int calls = std::uniform_int_distribution<int>(least_calls_, most_calls_)(base_.random());
-  const std::vector<uint16_t> slots = session_.DrawSlots(calls);
-  session_.Draw(slots, members_.Next(base_.random()));
+  const std::vector<uint16_t> drawn = session_.DrawSlots(std::max(calls, ReferenceCalls(calls)));
+  const std::span<const uint16_t> slots = std::span(drawn).first(static_cast<size_t>(calls));
+  session_.Draw(drawn, members_.Next(base_.random()));
   std::vector<int> order{-1};  // the reference
   for (size_t i = 0; i < sides_in_round_; ++i) order.push_back(static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), base_.random());
@@ -133,14 +145,16 @@ RoundTimes GpuPythonJudgement::TimedRound(int process, int pair, const std::stri
   std::vector<double> clocks;
   for (const int at : order) {
     PythonSide* side = at < 0 ? nullptr : sides_[static_cast<size_t>(at)].get();
-    const double total_us = side == nullptr ? RunReference(slots) : RunSide(*side, slots, "measure");
-    const double call_us = session_.CallUs(total_us, slots.size());
+    const std::span<const uint16_t> called = side == nullptr ? std::span(drawn) : slots;
+    const double total_us = side == nullptr ? RunReference(called) : RunSide(*side, called, "measure");
+    const double call_us = session_.CallUs(total_us, called.size());
     clocks.push_back(base_.ClockMhz());
     const std::string name = side == nullptr ? "reference" : side->name();
     (side == nullptr      ? round.reference_us
      : IsCandidate(*side) ? round.candidate_us
                           : round.start_us) = call_us;
-    result_.samples.push_back({process, pair, phase, name, calls, call_us * calls});
+    const int count = static_cast<int>(called.size());
+    result_.samples.push_back({process, pair, phase, name, count, call_us * count});
     if (side == nullptr) {
       CheckAlike(slots);
     } else {

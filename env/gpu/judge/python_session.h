@@ -3,7 +3,8 @@
 // GpuSession without runners), and the reference worker, in which eager runs by the same Python caller as a candidate.
 // Lives in the evaluator; one thread.
 //
-// Time. A batch makes K calls on K slots, K random. Its time is that of this process's clock, from before the copying of the
+// Time. A batch makes K calls on K slots, K random: the same for all sides of a pair, or more for eager where a candidate is
+// so slow that its batches have few. Its time is that of this process's clock, from before the copying of the
 // inputs of these slots until this process has read words at secret places of each output itself. So nothing that a worker
 // says, and nothing that it does before or after, takes part: inputs do not exist before the clock runs, and an output that
 // is complete only later shows as changed words. The calls' part of it:
