@@ -246,7 +246,7 @@ void GpuPythonJudgement::VerifyWithCompilersIfNeeded() {
 // With what its first calls said where they failed too.
 Outcome GpuPythonJudgement::WithFirstCalls(Outcome outcome) const {
   const auto add = [&](std::string* text) {
-    if (!examined_.error.empty() && !text->starts_with(examined_.error))
+    if (!examined_.error.empty() && !text->starts_with(WithReason(examined_.error)))
       *text += "; with compilers, its first calls: " + examined_.error;
   };
   if (auto* crashed = std::get_if<Crashed>(&outcome)) add(&crashed->message);

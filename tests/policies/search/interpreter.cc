@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <unordered_map>
 
@@ -13,7 +14,6 @@ namespace {
 using namespace search;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kUnset = std::numeric_limits<double>::quiet_NaN();
 
 double RoundedToBfloat16(double x) {
   int exponent = 0;
@@ -110,14 +110,31 @@ Node::Kind KindOf(const Expr& e) {
   throw std::runtime_error("the interpreter does not know " + name);
 }
 
+size_t ArgumentsOf(Node::Kind kind) {
+  switch (kind) {
+    case Node::Kind::kConstant:
+    case Node::Kind::kVariable:
+    case Node::Kind::kResult:
+    case Node::Kind::kSum:
+      return 0;
+    case Node::Kind::kTwo:
+      return 2;
+    case Node::Kind::kSelect:
+      return 3;
+    default:
+      return 1;
+  }
+}
+
 Node NodeOf(const Expr& e) {
   Node node;
   node.kind = KindOf(e);
   node.number = e.op == "constant" && e.type == Type::kFloat ? e.number : static_cast<double>(e.integer);
-  node.id = static_cast<size_t>(std::max(e.id, 0));
+  node.id = static_cast<size_t>(e.id);
   if (node.kind == Node::Kind::kOne) node.one = kUnary.at(e.op.Name());
   if (node.kind == Node::Kind::kTwo) node.two = kBinary.at(e.op.Name());
   for (const ExprPtr& arg : e.args) node.args.push_back(NodeOf(*arg));
+  if (node.args.size() < ArgumentsOf(node.kind)) throw std::out_of_range("too few arguments");
   node.coefficients.assign(e.coefficients.begin(), e.coefficients.end());
   return node;
 }
@@ -160,9 +177,9 @@ class Interpreter {
       case Node::Kind::kConstant:
         return node.number;
       case Node::Kind::kVariable:
-        return variables_.at(node.id);
+        return variables_.at(node.id).value();
       case Node::Kind::kResult:
-        return results_.at(node.id);
+        return results_.at(node.id).value();
       case Node::Kind::kLoad:
         return memory_.at(node.id).at(Place(Of(node.args[0])));
       case Node::Kind::kSelect:
@@ -188,9 +205,11 @@ class Interpreter {
 
   static size_t Place(double offset) { return static_cast<size_t>(static_cast<int64_t>(offset)); }
 
-  static double& At(std::vector<double>& values, int id) {
+  using Values = std::vector<std::optional<double>>;  // by id; those not set yet throw
+
+  static std::optional<double>& At(Values& values, int id) {
     const auto at = static_cast<size_t>(id);
-    if (at >= values.size()) values.resize(at + 1, kUnset);
+    if (at >= values.size()) values.resize(at + 1);
     return values[at];
   }
 
@@ -267,7 +286,7 @@ class Interpreter {
       double sum = 0;
       ForEach(w.k, [&] {
         for (size_t i = 0; i < w.k_limits.size(); ++i) {
-          if (w.k_limits[i] && At(variables_, w.k[i].variable) >= Of(w.k_limits[i])) return;
+          if (w.k_limits[i] && At(variables_, w.k[i].variable).value() >= Of(w.k_limits[i])) return;
         }
         sum += Of(w.lhs) * Of(w.rhs);
       });
@@ -341,7 +360,7 @@ class Interpreter {
 
   const Program& program_;
   Memory& memory_;
-  std::vector<double> variables_, results_;  // by id
+  Values variables_, results_;
   std::unordered_map<const Expr*, Node> nodes_;
   std::vector<std::pair<double*, double>> writes_;  // of Put
 };

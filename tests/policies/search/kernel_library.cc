@@ -62,12 +62,13 @@ class Heads {
     std::string& path = paths_[{flags, head}];
     if (!path.empty()) return path;
     folders_.push_back(MakeFolder());
-    const std::string header = folders_.back() + "/head.h";
-    std::ofstream file(header);
+    const std::string header = folders_.back() + "/head.h", contents = folders_.back() + "/contents.h";
+    std::ofstream file(contents);
     for (const std::string& include : kIncludes) file << include;
     file << head << "\n";
     file.close();
-    RunCompiler(header, header + ".gch", flags + " -x c++-header");
+    RunCompiler(contents, header + ".gch", flags + " -x c++-header");
+    std::ofstream(header) << "#error the precompiled form is not used\n";
     return path = header;
   }
 
@@ -98,7 +99,7 @@ KernelLibrary::KernelLibrary(const std::vector<std::string>& sources, const std:
       for (size_t i = part; i < sources.size(); i += parts) file << Nested(sources[i], i);
       file.close();
       try {
-        RunCompiler(base + ".cc", base + ".so", all_flags + " -shared -Winvalid-pch -include " + header);
+        RunCompiler(base + ".cc", base + ".so", all_flags + " -shared -include " + header);
       } catch (const std::exception& error) {
         errors[part] = error.what();
       }
