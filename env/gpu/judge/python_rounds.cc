@@ -117,11 +117,11 @@ void GpuPythonJudgement::ChooseCalls() {
   least_calls_ = LeastCalls(most_calls_);
 }
 
-// Beside as few calls as a slow candidate's batch has, eager's own would be mostly the cost of a batch.
+// At least the candidate's: beside as few as a slow candidate's batch has, eager's own would be mostly the cost of a batch.
 int GpuPythonJudgement::ReferenceCalls(int calls) {
   if (most_reference_calls_ <= most_calls_) return calls;
-  return std::uniform_int_distribution<int>(LeastCalls(most_reference_calls_),
-                                            most_reference_calls_)(base_.random());
+  return std::max(calls, std::uniform_int_distribution<int>(LeastCalls(most_reference_calls_),
+                                                            most_reference_calls_)(base_.random()));
 }
 
 int GpuPythonJudgement::CallsOfBatch(double call_us) const {
@@ -134,7 +134,7 @@ RoundTimes GpuPythonJudgement::TimedRound(int process, int pair, const std::stri
   const bool single_first = RandomUnit() < 0.5, has_single = RandomUnit() < kSingleRounds;
   if (has_single && single_first) SingleCall();
   const int calls = std::uniform_int_distribution<int>(least_calls_, most_calls_)(base_.random());
-  const std::vector<uint16_t> drawn = session_.DrawSlots(std::max(calls, ReferenceCalls(calls)));
+  const std::vector<uint16_t> drawn = session_.DrawSlots(ReferenceCalls(calls));
   const std::span<const uint16_t> slots = std::span(drawn).first(static_cast<size_t>(calls));
   session_.Draw(drawn, members_.Next(base_.random()));
   std::vector<int> order{-1};  // the reference
