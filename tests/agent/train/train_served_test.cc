@@ -136,7 +136,7 @@ TEST_CASE("vLLM reads the run's folder again after each step, and samples from w
   const World world("cpp", {1});  // a third of the answers
   Vllm vllm(world / "run/sampler");
   const int code = world.Train(
-      "--suite level1/19 --turns 1 --keep-flat --samples 16 --steps 2 --learning-rate 1e-2 --max-grad-norm 0.5 "
+      "--suite level1/19 --turns 1 --keep-flat --samples 16 --steps 2 --learning-rate 3e-4 --max-grad-norm 0.5 "
       "--constant-tokens 1 --context 2000 --micro-tokens 500 --out run --sampler " +
       vllm.Spec());
   INFO(world.Errors());
