@@ -40,7 +40,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kEnvironmentVersion = 3;  // bump when verdicts or times may change
+constexpr int kEnvironmentVersion = 4;  // bump when verdicts or times may change
 constexpr const char* kTorch = "2.11.0";
 
 class CpuEnvironmentImpl final : public CpuEnvironment {

@@ -100,6 +100,7 @@ class CpuJudgement {
   void CheckTimed(const TimedProcess& process, std::span<const uint16_t> slots);
   void ChooseCalls(TimedProcess& process);
   void SetCalls();
+  int ReferenceCalls(int calls);
   double RunCandidate(TimedProcess& process, std::span<const uint16_t> slots, const std::string& phase,
                       const BatchPauses& pauses = {});
   bool HasSequentialTest() const {

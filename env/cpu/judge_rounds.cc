@@ -129,12 +129,21 @@ void CpuJudgement::SetCalls() {
   std::tie(min_calls_, max_calls_) = CallsOfBatch(candidate_us_, session_.reference_us(), session_.slots());
 }
 
+// At least the candidate's.
+int CpuJudgement::ReferenceCalls(int calls) {
+  const double reference_us = session_.reference_us();
+  if (candidate_us_ <= kSlowerThanEager * reference_us) return calls;
+  const auto [least, most] = CallsOfBatch(reference_us, reference_us, session_.slots());
+  return std::max(calls, std::uniform_int_distribution<int>(least, most)(session_.random()));
+}
+
 RoundTimes CpuJudgement::TimedRound(const std::vector<TimedProcess*>& processes, int process, int pair,
                                     const std::string& phase) {
   const auto start = Clock::now();
   const int calls = std::uniform_int_distribution<int>(min_calls_, max_calls_)(session_.random());
-  const std::vector<uint16_t> slots = session_.DrawSlots(calls);
-  Fill(slots, members_.Next(session_.random()));
+  const std::vector<uint16_t> drawn = session_.DrawSlots(ReferenceCalls(calls));
+  const std::span<const uint16_t> slots = std::span(drawn).first(static_cast<size_t>(calls));
+  Fill(drawn, members_.Next(session_.random()));
   std::vector<int> order{-1};  // the reference; in random order
   for (size_t i = 0; i < processes.size(); ++i) order.push_back(static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), session_.random());
@@ -143,19 +152,20 @@ RoundTimes CpuJudgement::TimedRound(const std::vector<TimedProcess*>& processes,
     if (side == 0) StopAsLongAsForAudit();
     FlushCaches(session_.options().threads);
     TimedProcess* timed = side < 0 ? nullptr : processes[static_cast<size_t>(side)];
-    const double window_us = timed == nullptr               ? RunReference(slots)
+    const std::span<const uint16_t> called = timed == nullptr ? std::span(drawn) : slots;
+    const double window_us = timed == nullptr               ? RunReference(drawn)
                              : timed->name() == "candidate" ? RunCandidate(*timed, slots, "measure")
                                                             : timed->Run(slots, "measure");
     for (size_t i = 0; i < processes.size(); ++i) {
       if (static_cast<int>(i) != side) processes[i]->AddOtherWindow(window_us);
     }
-    const double total_us = session_.WorkUs(window_us, slots.size());
+    const double total_us = session_.WorkUs(window_us, called.size());
     const std::string name = timed == nullptr ? "reference" : timed->name();
-    const double per_call_us = total_us / calls;
+    const double per_call_us = total_us / static_cast<double>(called.size());
     (name == "reference" ? round.reference_us
      : name == "start"   ? round.start_us
                          : round.candidate_us) = per_call_us;
-    result_.samples.push_back({process, pair, phase, name, calls, total_us});
+    result_.samples.push_back({process, pair, phase, name, static_cast<int>(called.size()), total_us});
   }
   PublishReference();
   for (const TimedProcess* timed : processes) CheckTimed(*timed, slots);

@@ -16,6 +16,7 @@
 #include "env/problem/precision.h"
 #include "env/process/machine.h"
 #include "env/process/runner_protocol.h"
+#include "env/verdict/judgement.h"
 
 namespace kevin {
 
@@ -75,7 +76,7 @@ double TimeReference(Reference* reference, int repeats) {
 std::pair<int, int> CallsOfBatch(double candidate_us, double reference_us, int slots) {
   const double slower = std::max(candidate_us, reference_us), faster = std::min(candidate_us, reference_us);
   if (slower >= kMinBatch_us) return {1, 1};
-  const double deciding = candidate_us > 2 * reference_us ? slower : faster;
+  const double deciding = candidate_us > kSlowerThanEager * reference_us ? slower : faster;
   const int most = std::max(std::min(slots, 2), slots * 2 / 3);
   const int least = std::clamp(static_cast<int>(std::ceil(kMinBatch_us / deciding)), std::min(2, most), most);
   return {least, std::clamp(least + 1 + least / 4, least, slots)};

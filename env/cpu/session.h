@@ -22,9 +22,9 @@
 namespace kevin {
 
 inline constexpr double kMinBatch_us = 5000;  // a batch must carry at least this much work
-// The least and the most calls of a batch, for microseconds a call of each side. One call where that is long
+// The least and the most calls of a candidate's batch, for microseconds a call of each side. One call where that is long
 // enough for one side: nobody can work ahead then. Else a batch must be long enough for the faster side, unless
-// the candidate is so slow that its length decides.
+// the candidate is so slow that its length decides (kSlowerThanEager).
 std::pair<int, int> CallsOfBatch(double candidate_us, double reference_us, int slots);
 
 struct SessionOptions {

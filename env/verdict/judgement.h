@@ -66,7 +66,12 @@ struct JudgeResult {
 // Why samples from `first` on do not count, in place of their phase: "disturbed", "disbelieved".
 void MarkSamples(size_t first, const std::string& why, JudgeResult* result);
 
-// One round of pairs: microseconds per call of each side on the same inputs.
+// A candidate that takes longer than eager by more than this factor decides itself how many calls its batches have: as few
+// as are long enough. Eager's batches beside it have calls of their own number: its first calls are slower than the rest.
+inline constexpr double kSlowerThanEager = 2;
+
+// One round of pairs: microseconds per call of each side. All sides have the inputs of the candidate's calls; beside a slow
+// candidate eager has more.
 struct RoundTimes {
   double candidate_us = 0, reference_us = 0;
   double start_us = 0;  // of the kernel the candidate is compared with; 0: there is none

@@ -109,7 +109,7 @@ void GpuPythonJudgement::CheckAlike(std::span<const uint16_t> slots) {
 // work with. Else long enough for the faster side, unless the candidate is so slow that its length decides.
 void GpuPythonJudgement::ChooseCalls() {
   const double reference_us = session_.reference_us(), slower_us = std::max(candidate_us_, reference_us);
-  const bool is_slow = candidate_us_ > 2 * reference_us;
+  const bool is_slow = candidate_us_ > kSlowerThanEager * reference_us;
   least_calls_ = most_calls_ = 1;
   most_reference_calls_ = is_slow ? CallsOfBatch(reference_us) : 1;
   if (slower_us >= kBatch_us) return;

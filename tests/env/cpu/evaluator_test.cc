@@ -451,6 +451,29 @@ TEST_CASE("a kernel that is right at one shape and wrong at the other is wrong, 
   CHECK(static_cast<int>(processes.size()) == right.shapes[0].processes + right.shapes[1].processes);
 }
 
+TEST_CASE("beside a slow candidate eager's batches have more calls than the candidate's") {
+  const Problem relu = ListedProblem("level1/19");
+  const Problem problem = ParseProblem(relu.text + "\n[[sizes.little]]\nB = 16\nN = 10000\n", "little.toml");
+  EvaluateOptions options;
+  options.workload.size = "little";
+  const std::string slow = Launch(R"(
+  for (long i = 0; i < B * N; ++i) {
+    volatile float value = x[i];
+    for (int k = 0; k < 100; ++k) value = value * 1.0f;
+    out[i] = value > 0 ? value : 0;
+  })");
+  const Evaluation evaluation = SharedEnvironment().Evaluate(problem, {"cpp", slow}, options);
+  INFO(OutcomeReason(evaluation.outcome));
+  REQUIRE(std::holds_alternative<Measured>(evaluation.outcome));
+  int most_of_candidate = 0, least_of_reference = 1 << 20;
+  for (const Sample& sample : evaluation.samples) {
+    if (sample.side == "candidate") most_of_candidate = std::max(most_of_candidate, sample.calls);
+    if (sample.side == "reference") least_of_reference = std::min(least_of_reference, sample.calls);
+  }
+  CHECK(most_of_candidate == 1);
+  CHECK(least_of_reference > 2);
+}
+
 TEST_CASE("a kernel to start from must be usable") {
   EvaluateOptions options;
   options.start_source = "not C++";
