@@ -42,9 +42,9 @@ void AddOptions(CLI::App* app, Options* options) {
       ->allow_extra_args(false);
   app->add_option(
          "--repeats", options->repeats,
-         "Texts of each problem or kind, measurements of each kernel time (default: 20, 20, 100; python: 100)")
+         "Texts of each problem or kind, measurements of each kernel time (default: 20, 20, 100; python: 100 of each)")
       ->check(CLI::PositiveNumber);
-  app->add_option("--at", options->at, "clock: one kernel time only")
+  app->add_option("--at", options->at, "clock and python: one kernel time only (4ms: clock alone)")
       ->check(CLI::IsMember({"5us", "50us", "1ms", "4ms"}));
   app->add_option("--seconds", options->seconds,
                   "throughput: how long (30 s); prepare: start no further problem after this time (no limit)")
@@ -91,7 +91,7 @@ int Run(const Options& options, BenchFigures* figures) {
       if (part == "throughput")
         BenchThroughput(environment.get(), options.seconds > 0 ? options.seconds : 30, figures);
       if (part == "prepare") BenchPrepare(environment.get(), options.prepare, figures);
-      if (part == "python") BenchPython(environment.get(), repeats(100), figures);
+      if (part == "python") BenchPython(environment.get(), repeats(100), options.at, figures);
       if (part == "clock") BenchClock(environment.get(), repeats(100), options.at, figures);
     } catch (const Error& error) {
       code = Report(error);

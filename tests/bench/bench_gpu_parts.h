@@ -54,8 +54,8 @@ struct PrepareChoice {
 void BenchPrepare(Environment* environment, const PrepareChoice& choice, BenchFigures* figures);
 
 // Candidates in Python: eager as a candidate against eager, the same with 5 % more work, the device time of one kernel as
-// `cuda` and as `modelnew`, and what a turn costs. Prints a note after each tenth of `repeats`. Needs a Python with torch and
-// CUDA (KEVIN_PYTHON).
-void BenchPython(Environment* environment, int repeats, BenchFigures* figures);
+// `cuda` and as `modelnew`, and what a turn costs. `at`: one kernel time only. Prints a note after each turn. Needs a Python
+// with torch and CUDA (KEVIN_PYTHON).
+void BenchPython(Environment* environment, int repeats, const std::string& at, BenchFigures* figures);
 
 }  // namespace kevin
