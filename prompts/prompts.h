@@ -21,7 +21,7 @@
 namespace kevin {
 
 // Goes up by one with each deliberate change of the prompts. tests/prompts holds the hash that belongs to it.
-inline constexpr int kPromptVersion = 10;
+inline constexpr int kPromptVersion = 11;
 
 using PromptValues = std::map<std::string, std::string>;
 

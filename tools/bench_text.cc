@@ -72,10 +72,10 @@ std::string DiagnosisTextOf(const Judged& judged) {
 void PrintBenchReport(const std::vector<Judged>& all, const Problem& problem,
                       const std::optional<Baseline>& baseline, const EnvironmentFacts& facts) {
   const Evaluation& last = all.back().evaluation;
-  PrintFormat(stdout, "{} {} at size {}{}, inputs {}, on {}, isolation {}{}{}\n\n", problem.id, problem.name,
-              last.workload.size, PrecisionNote(last.workload.precision), last.workload.inputs, last.device,
-              last.isolation, last.workload.tf32 ? ", TF32 allowed" : "",
-              BaselineNote(baseline, problem, facts));
+  PrintFormat(stdout, "{} {} at size {}{}, inputs {}{}, on {}, isolation {}{}{}\n\n", problem.id,
+              problem.name, last.workload.size, PrecisionNote(last.workload.precision), last.workload.inputs,
+              RulesNote(last.backend, last.workload.rules), last.device, last.isolation,
+              last.workload.tf32 ? ", TF32 allowed" : "", BaselineNote(baseline, problem, facts));
   for (const Judged& judged : all) Print(stdout, KnobText(judged));
   std::vector<std::vector<std::string>> table{{"kernel", "outcome", "speed-up over eager (99 % interval)",
                                                "against eager", "us", "eager us", "GB/s", "GFLOP/s",

@@ -120,7 +120,7 @@ class Bench {
     EvaluateOptions evaluate = options_.evaluate;
     evaluate.workload =
         WorkloadFor(options_.device, options_.size.empty() ? facts.default_size : options_.size,
-                    options_.evaluate.workload.inputs);
+                    options_.evaluate.workload.inputs, RulesFor(options_.device.rules, kind_, {&problem_}));
     evaluate.patience = options_.patience.value_or(1);
     evaluate.profile = options_.device.profile;
     evaluate.profile_report = options_.device.profile_report;

@@ -109,7 +109,10 @@ class Collection {
     }
     spec_.policies = StoredPolicyNames(options_.policies, options_.model);
     spec_.model_options = SamplingJson(options_.model);
-    spec_.workload = WorkloadFor(options_.device, spec_.workload.size, spec_.workload.inputs);
+    std::vector<const Problem*> problems_to_solve;
+    for (const auto& [hash, problem] : problems_) problems_to_solve.push_back(&problem);
+    spec_.workload = WorkloadFor(options_.device, spec_.workload.size, spec_.workload.inputs,
+                                 RulesFor(options_.device.rules, spec_.kind, problems_to_solve));
   }
 
   // The problems as the run stored them, not as this machine's files are now.

@@ -212,7 +212,9 @@ class Optimize {
     device_ =
         kind == "cpp" ? "cpu" : environment->Facts().device.substr(0, environment->Facts().device.find(": "));
     store_.emplace(Store::Open(options_.database, OpenMode::kCreate));
-    EpisodeOptions episode = OptionsFor(WorkloadFor(options_.device, Size(), "default"), kind);
+    EpisodeOptions episode = OptionsFor(
+        WorkloadFor(options_.device, Size(), "default", RulesFor(options_.device.rules, kind, {&problem_})),
+        kind);
     if (episode.turns == 0) {
       episode_ = store_->FindEpisode(episode.continue_episode);
       progress_.Line(fmt::format("episode {} is complete", episode_.id));

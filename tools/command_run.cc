@@ -108,7 +108,6 @@ class Run {
       if (!options.note.empty()) episode_options_.note = options.note;
     } else {
       episode_options_.seed = options.seed;
-      episode_options_.workload = WorkloadFor(options.device, options.size, options.inputs);
       episode_options_.note = options.note;
       if (!options.from.empty()) {
         episode_options_.start_source = ReadSourceFile(options.from);
@@ -119,6 +118,8 @@ class Run {
       episode_options_.kind = options.kind;
       if (options.kind.empty() && IsPython(kind)) episode_options_.kind = kind;
       if (!options.kind.empty()) kind = options.kind;
+      episode_options_.workload = WorkloadFor(options.device, options.size, options.inputs,
+                                              RulesFor(options.device.rules, kind, {&problem_}));
     }
     RequireAgreement({policy}, options.model, {&problem_}, options.privacy);
     if (!options.memory.empty())

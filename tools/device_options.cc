@@ -47,14 +47,23 @@ CLI::Option* AddKindOption(CLI::App* command, std::string* kind) {
       ->check(CLI::IsMember({"cpp", "cuda", "ptx", "modelnew", "triton"}));
 }
 
-CLI::Option* AddRulesOption(CLI::App* command, std::string* rules) {
+CLI::Option* AddRulesOption(CLI::App* command, std::string* rules, const std::string& by_default) {
   return command
       ->add_option(
           "--rules", *rules,
           "Of kernels in Python: kevin (their own kernels do 90 % of the work), kernelbench (its static rules) or open "
-          "(anything correct)")
-      ->check(CLI::IsMember({"kevin", "kernelbench", "open"}))
-      ->capture_default_str();
+          "(anything correct) (default: " +
+              by_default + ")")
+      ->check(CLI::IsMember({"kevin", "kernelbench", "open"}));
+}
+
+std::string RulesFor(const std::string& asked, const std::string& kind,
+                     const std::vector<const Problem*>& problems) {
+  if (!asked.empty()) return asked;
+  const bool all_own =
+      !problems.empty() && std::all_of(problems.begin(), problems.end(),
+                                       [](const Problem* problem) { return problem->module.has_value(); });
+  return IsPython(kind) && all_own ? "open" : "kevin";
 }
 
 CLI::Option* AddTuneOption(CLI::App* command, std::optional<int>* tune) {
@@ -117,8 +126,13 @@ Problem AsAsked(Problem problem, const DeviceOptions& options) {
   return InPrecision(std::move(problem), precision);
 }
 
-Workload WorkloadFor(const DeviceOptions& options, const std::string& size, const std::string& inputs) {
-  return {size, inputs, options.precision, options.tf32 == "reference", options.rules};
+Workload WorkloadFor(const DeviceOptions& options, const std::string& size, const std::string& inputs,
+                     const std::string& rules) {
+  return {size, inputs, options.precision, options.tf32 == "reference", rules};
+}
+
+std::string RulesNote(const std::string& backend, const std::string& rules) {
+  return backend.empty() ? "" : ", rules " + rules;
 }
 
 std::string PrecisionNote(const std::string& precision) {
@@ -160,7 +174,7 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
   command->add_option("--isolation", options->isolation, "reduced: run kernels even where the sandbox leaks")
       ->check(CLI::IsMember({"full", "reduced"}))
       ->capture_default_str();
-  AddRulesOption(command, &options->rules);
+  AddRulesOption(command, &options->rules, "open for modules of your own, else kevin");
   command->add_flag("--unsafe-python", options->unsafe_python, kUnsafePythonHelp);
 }
 

@@ -22,7 +22,7 @@ struct DeviceOptions {
   std::string precision = "fp32";
   std::string isolation = "full";
   bool unsafe_python = false;
-  std::string rules = "kevin";
+  std::string rules;  // as --rules gives them; empty: RulesFor decides
   std::vector<std::string> include;
   bool profile = false;        // --profile [OUT.ncu-rep]
   std::string profile_report;  // OUT; empty: only the counters are kept
@@ -32,8 +32,12 @@ struct DeviceOptions {
 // --kind: what a policy writes.
 CLI::Option* AddKindOption(CLI::App* command, std::string* kind);
 
-// --rules: Workload::rules.
-CLI::Option* AddRulesOption(CLI::App* command, std::string* rules);
+// --rules: Workload::rules. `by_default`: which they are where the option is not given, for the help.
+CLI::Option* AddRulesOption(CLI::App* command, std::string* rules, const std::string& by_default);
+// `asked`, unless it is empty. Else "open" for candidates in Python where all of the problems were imported from a user's own
+// modules: there any correct answer is welcome, calls of libraries included. Else "kevin".
+std::string RulesFor(const std::string& asked, const std::string& kind,
+                     const std::vector<const Problem*>& problems);
 inline constexpr const char* kUnsafePythonHelp =
     "Run kernels in Python even where their files and network cannot be isolated";
 
@@ -65,11 +69,15 @@ void AddPrecisionOption(CLI::App* command, std::string* precision);
 // asked for too.
 Problem AsAsked(Problem problem, const DeviceOptions& options);
 
-// The conditions of judging that the options give.
-Workload WorkloadFor(const DeviceOptions& options, const std::string& size, const std::string& inputs);
+// The conditions of judging that the options give. `rules`: of RulesFor.
+Workload WorkloadFor(const DeviceOptions& options, const std::string& size, const std::string& inputs,
+                     const std::string& rules);
 
 // For a report's first line: ", bf16"; "" for fp32.
 std::string PrecisionNote(const std::string& precision);
+
+// For a report's first line: ", rules open"; "" where the candidate is not in Python (it has no backend).
+std::string RulesNote(const std::string& backend, const std::string& rules);
 
 using GpuFinder = std::function<std::vector<GpuFound>(std::string* why_none)>;
 

@@ -96,6 +96,7 @@ Json EvalResultOf(const PublishedCandidate& candidate, const Evaluation& evaluat
                 {"outcome", fields.outcome},
                 {"reason", fields.reason.empty() ? Json(nullptr) : Json(fields.reason)},
                 {"size", evaluation.workload.size},
+                {"rules", evaluation.workload.rules},
                 {"key", evaluation.key},
                 {"speedup", nullptr},
                 {"speedup_low", nullptr},

@@ -72,26 +72,26 @@ std::string ResultLine(const Json& event) {
   return Printable(reason.empty() ? line : line + ": " + reason);
 }
 
-std::string TallyText(const KernelBenchTally& tally, const std::filesystem::path& folder) {
+std::string TallyText(const KernelBenchTally& tally, const std::string& rules,
+                      const std::filesystem::path& folder) {
   std::vector<std::string> outcomes;
   for (const auto& [outcome, count] : tally.outcomes)
     outcomes.push_back(fmt::format("{} {}", count, outcome));
   std::string text = fmt::format(
-      "\n{} candidates: {} judged now, {} before, {} left out\n{} compiled, {} correct, {} faster than eager ({})\n"
-      "results in {}\n",
+      "\n{} candidates: {} judged now, {} before, {} left out\n{} compiled, {} correct, {} faster than eager ({}), "
+      "rules {}\nresults in {}\n",
       tally.candidates, tally.judged, tally.stored, tally.left_out.size(), tally.compiled, tally.correct,
-      tally.faster, outcomes.empty() ? "none" : fmt::format("{}", fmt::join(outcomes, ", ")),
+      tally.faster, outcomes.empty() ? "none" : fmt::format("{}", fmt::join(outcomes, ", ")), rules,
       folder.string());
   return text;
 }
 
-Json TallyEvent(const KernelBenchTally& tally, const std::filesystem::path& folder, double seconds) {
-  Json event = {{"event", "kernelbench"},     {"candidates", tally.candidates},
-                {"judged", tally.judged},     {"stored", tally.stored},
-                {"left_out", tally.left_out}, {"compiled", tally.compiled},
-                {"correct", tally.correct},   {"faster", tally.faster},
-                {"outcomes", tally.outcomes}, {"results", folder.string()},
-                {"seconds", seconds}};
+Json TallyEvent(const KernelBenchTally& tally, const std::string& rules, const std::filesystem::path& folder,
+                double seconds) {
+  Json event = {{"event", "kernelbench"},   {"candidates", tally.candidates}, {"judged", tally.judged},
+                {"stored", tally.stored},   {"left_out", tally.left_out},     {"compiled", tally.compiled},
+                {"correct", tally.correct}, {"faster", tally.faster},         {"outcomes", tally.outcomes},
+                {"rules", rules},           {"results", folder.string()},     {"seconds", seconds}};
   if (!tally.compared.empty() || !tally.not_compared.empty()) {
     event["compared"] = tally.compared.size();
     event["not_compared"] = tally.not_compared;
@@ -357,7 +357,8 @@ int RunKernelBench(const KernelBenchRunOptions& options) {
   RequireKind(facts, options.device, kPublishedKind);
   KernelBenchRunOptions judged = options;
   const std::string size = options.size.empty() ? facts.default_size : options.size;
-  judged.evaluate.workload = WorkloadFor(options.device, size, options.evaluate.workload.inputs);
+  judged.evaluate.workload = WorkloadFor(options.device, size, options.evaluate.workload.inputs,
+                                         RulesFor(options.device.rules, kPublishedKind, {}));
   if (!options.compat.empty()) {
     if (!facts.device.starts_with("cpu"))
       throw Error(ExitCode::kMachine, "--compat kernelbench compares on a CPU only", "add --device cpu");
@@ -371,9 +372,10 @@ int RunKernelBench(const KernelBenchRunOptions& options) {
                                 {kPublishedKind, one.source}, own_file);
     };
   }
-  progress.Line(fmt::format("{} of {}, at size {}, on {}, isolation {}",
+  progress.Line(fmt::format("{} of {}, at size {}, rules {}, on {}, isolation {}",
                             Counted(static_cast<int64_t>(published.candidates.size()), "candidate"),
-                            options.path, size, facts.device, facts.isolation));
+                            options.path, size, judged.evaluate.workload.rules, facts.device,
+                            facts.isolation));
   const ProblemSet problems;
   if (judged.parallel == 0) judged.parallel = ThreadsFor(facts);
   if (judged.parallel == 1)
@@ -392,9 +394,10 @@ int RunKernelBench(const KernelBenchRunOptions& options) {
   for (const std::string& one : tally.left_out) progress.Line("left out: " + one);
   for (const std::string& one : tally.not_compared) progress.Line("not compared: " + one);
   if (options.json) {
-    Print(stdout, ToLine(TallyEvent(tally, results.folder(), SecondsSince(start))));
+    Print(stdout,
+          ToLine(TallyEvent(tally, judged.evaluate.workload.rules, results.folder(), SecondsSince(start))));
   } else {
-    Print(stdout, TallyText(tally, results.folder()));
+    Print(stdout, TallyText(tally, judged.evaluate.workload.rules, results.folder()));
     if (!tally.compared.empty()) Print(stdout, CompatText(tally.compared, tally.of_kernelbench));
   }
   return static_cast<int>(*interrupt.flag() ? ExitCode::kInterrupted : ExitCode::kDone);

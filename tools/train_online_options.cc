@@ -117,7 +117,6 @@ void AddOnlineSettings(CLI::App* command, OnlineSettings* o) {
       ->check(CLI::PositiveNumber);
   add("--judge", o->judges, "auto, cpu, cuda:N, or all; repeatable", kJudged)->allow_extra_args(false);
   add("--size", o->size, "small or full (default: small on a CPU, full on a GPU)", kJudged);
-  AddRulesOption(command, &o->rules)->group(kJudged);
   command->add_flag("--unsafe-python", o->unsafe_python, kUnsafePythonHelp)->group(kJudged);
   add("--threads", o->threads, "On a CPU: of kernel and reference; 0: all cores", kJudged)
       ->check(CLI::NonNegativeNumber);
@@ -147,9 +146,9 @@ void CheckOnlineSettings(const OnlineSettings& o) {
                 "--sampler takes new weights between steps, so its turns cannot be made ahead",
                 "leave out --staleness");
   const OnlineSettings none;
-  if (!o.Samples() && (o.prompts != none.prompts || o.rules != none.rules || o.diagnose != none.diagnose))
+  if (!o.Samples() && (o.prompts != none.prompts || o.diagnose != none.diagnose))
     throw Error(ExitCode::kBadRequest,
-                "--prompts, --rules and --diagnose are for turns that the model makes itself",
+                "--prompts and --diagnose are for turns that the model makes itself",
                 "add --online, --eval-suite or --test-suite, or leave them out");
   if (!o.online && o.staleness > 0) throw Error(ExitCode::kBadRequest, "--staleness is for --online");
   if (o.eval_every > 0 && o.eval_suite.empty())
@@ -168,15 +167,18 @@ DeviceOptions JudgeOptions(const OnlineSettings& settings) {
   return options;
 }
 
-std::vector<std::string> JudgeDevices(const OnlineSettings& settings) {
-  return ChooseDevices(settings.judges, JudgeOptions(settings), settings.kind);
+std::vector<std::string> JudgeDevices(const OnlineSettings& settings, const GpuFinder& find_gpus = FindGpus) {
+  return ChooseDevices(settings.judges, JudgeOptions(settings), settings.kind, find_gpus);
 }
 
 }  // namespace
 
-bool JudgesOnGpu(const OnlineSettings& settings, const std::string& device) {
+bool JudgesOnGpu(const OnlineSettings& settings, const std::string& device, const GpuFinder& find_gpus) {
   if (!device.starts_with("cuda")) return false;
-  const std::vector<std::string> judges = JudgeDevices(settings);
+  std::vector<std::string> judges = JudgeDevices(settings, find_gpus);
+  // Without --kind the environment chooses the first usable GPU.
+  if (std::ranges::find(judges, "auto") != judges.end())
+    judges.push_back(ChooseDevices({}, JudgeOptions(settings), "cuda", find_gpus).front());
   return std::ranges::find(judges, device) != judges.end();
 }
 

@@ -174,6 +174,7 @@ TEST_CASE("a run is judged once, and eval_results.json has KernelBench's form") 
   CHECK(first["runtime"] == 0.01);  // 100 us of ten calls, in ms
   CHECK(first["runtime_stats"]["num_trials"] == 1);
   CHECK(first["metadata"]["kevin"]["speedup"] == 2.0);
+  CHECK(first["metadata"]["kevin"]["rules"] == "kevin");
   const Json& second = results["19"][1];
   CHECK((second["compiled"] == true && second["correctness"] == false && second["runtime"] == -1.0));
   CHECK(second["metadata"]["correctness_issue"].get<std::string>().find("out[0, 3]") == 0);

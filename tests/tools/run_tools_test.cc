@@ -93,6 +93,22 @@ std::string Choice(const DeviceOptions& options, const std::string& kind, FakeGp
 
 }  // namespace
 
+TEST_CASE("the rules follow from what was asked, the kernel's kind and whose the problems are") {
+  const Problem listed;
+  Problem own;
+  own.module = ModuleOrigin{"Net", "", "{}"};
+  CHECK(RulesFor("", "modelnew", {&own}) == "open");
+  CHECK(RulesFor("", "triton", {&own, &own}) == "open");
+  CHECK(RulesFor("", "modelnew", {&own, &listed}) == "kevin");
+  CHECK(RulesFor("", "modelnew", {&listed}) == "kevin");
+  CHECK(RulesFor("", "modelnew", {}) == "kevin");
+  CHECK(RulesFor("", "cuda", {&own}) == "kevin");
+  CHECK(RulesFor("kevin", "modelnew", {&own}) == "kevin");
+  CHECK(RulesFor("kernelbench", "cpp", {&listed}) == "kernelbench");
+  CHECK(RulesNote("cuda", "open") == ", rules open");
+  CHECK(RulesNote("", "open").empty());
+}
+
 TEST_CASE("the device follows from what was asked, the kernel's kind and the machine") {
   const FakeGpus none, one{{Gpu(0)}}, second{{Gpu(0, 3), Gpu(1)}}, exclusive{{Gpu(0, 3)}},
       old{{{0, "Old", 9, 0, 0, 12080}}};
