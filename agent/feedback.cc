@@ -232,7 +232,7 @@ std::string InsteadOf(std::string_view reason, bool on_gpu, const std::string& k
                          : "C++ with load_inline",
         kind == "triton" ? "launch" : "forward");
   if (Has(reason, "no place for these weights")) return "";  // the reason says it
-  if (Has(reason, "KernelBench's static rules")) return "Write the file without that.";
+  if (Has(reason, "KernelBench's static rules")) return "Change the file so that this rule permits it.";
   if (Has(reason, "no new tensor") || Has(reason, "aliases the output"))
     return "Return a tensor that this call allocates, such as torch.empty_like(x), filled by your kernel.";
   if (Has(reason, "subclass of Tensor")) return "Return plain tensors.";

@@ -148,7 +148,9 @@ std::vector<TaskRelated> Memory::Related(const Task& task, const Workload& workl
   std::vector<std::pair<double, const Question*>> near;
   for (Question& question : questions_) {
     const BestKernel& kernel = question.kernels[0];
-    if (kernel.kind != task.kind || kernel.workload.tf32 != workload.tf32) continue;
+    if (kernel.kind != task.kind || kernel.workload.tf32 != workload.tf32 ||
+        kernel.workload.rules != workload.rules)
+      continue;
     Lower(question, graph_of);
     if (!question.program) continue;
     double nearness = search::Likeness(own, question.traits);

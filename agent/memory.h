@@ -8,8 +8,9 @@
 //
 // Nearness of two problems: the likeness of their programs (policies/search/resemble.h, from the stages with their
 // operations and sizes, weighted by work); times 0.5 on another device model, times 0.8 in another precision. Only
-// `measured` verdicts that stand, are of the current rules and of the task's kind and TF32 rule count. The problem
-// itself may be among them, at this and at other sizes.
+// `measured` verdicts count that stand, are of the current version of the rules, and of the task's kind, rules
+// (Workload::rules) and TF32 rule: under "open" a library's call may be the kernel, under "kevin" it may not. The
+// problem itself may be among them, at this and at other sizes.
 //
 // The database is read once, at the beginning: what is written later plays no part, so that equal databases, tasks and
 // seeds give equal episodes. References of records are lowered like those of listed problems: their graphs come from

@@ -17,9 +17,9 @@ namespace kevin {
 // The version of the rules of verdict and clock (env/verdict/README.md; not Workload::rules, the choice of --rules).
 // It is part of every evaluation's key and stands in every record. Raise it with every change after which a verdict
 // or a time may come out differently. Verdicts stored before there was a version have 1.
-inline constexpr int kRulesVersion = 11;
+inline constexpr int kRulesVersion = 12;
 // The last version that closed a way to a false verdict: training and reports leave out verdicts under older rules.
-inline constexpr int kSecurityRulesVersion = 11;
+inline constexpr int kSecurityRulesVersion = 12;
 
 // The reply held no usable source.
 struct ParseFailed {

@@ -35,6 +35,7 @@ constexpr const char* kReportExamples = R"(Examples:
   kevin report 01K9J4 01KA02                     two runs side by side; the second against the first
   kevin report --db monday.db --db tuesday.db    two databases side by side
   kevin report --by policy                       the policies in kevin.db side by side
+  kevin report --by rules                        what was judged by different rules side by side (--rules: one of them)
   kevin report --problems level1/ --json         one level, one JSON object a side and a comparison
   kevin report --train RUN --train OTHER         training runs: the curves of their steps
   kevin report --price 3 15                      cost at 3 and 15 US dollars per million tokens, in and out)";
@@ -87,8 +88,12 @@ void AddOptions(CLI::App* command, ReportOptions* o) {
       ->allow_extra_args(false)
       ->capture_default_str();
   command->add_option("--by", o->request.by, "What makes a side")
-      ->check(CLI::IsMember({"run", "policy", "model", "device", "db", "all"}));
+      ->check(CLI::IsMember({"run", "policy", "model", "device", "rules", "db", "all"}));
   command->add_option("--problems", o->request.problems, "Only problems whose ids begin so: level1/");
+  command
+      ->add_option("--rules", o->request.rules,
+                   "Only episodes judged by these rules (kevin collect --help describes them)")
+      ->check(CLI::IsMember({"kevin", "kernelbench", "open"}));
   command->add_flag("--inadmissible", o->request.inadmissible,
                     "Also problems that do not count, because incorrect answers pass on them");
   AddAcceptedVerdicts(command, &o->request.accept);

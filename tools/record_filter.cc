@@ -18,6 +18,10 @@ void AddFilterOptions(CLI::App* command, FilterOptions* o) {
   };
   add("--kind", o->filter.kind, "Only episodes with candidates of this kind; --online: what the model writes")
       ->check(CLI::IsMember({"cpp", "cuda", "ptx", "modelnew", "triton"}));
+  add("--rules", o->filter.rules,
+      "Only episodes judged by these rules; of turns that the model makes itself: what judges them, kevin by default "
+      "(kevin collect --help describes them)")
+      ->check(CLI::IsMember({"kevin", "kernelbench", "open"}));
   add("--judged-on", o->filter.device, "Only episodes judged on a device whose name contains this: H200");
   add("--made-by", o->filter.model, "Only episodes all of whose turns a model made whose name contains this");
   add("--versions", o->versions, "Only turns of a model in training after so many steps: 10-40, or 40");

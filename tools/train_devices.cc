@@ -15,12 +15,16 @@ local::SamplingOptions SamplingOn(const Placement& placement, const OnlineSettin
   sampling.trains_there = placement.trains_there, sampling.samplers_here = placement.samplers_here;
   // Beside the copies of others, the weights in training have a cache, too.
   sampling.samplers = placement.sampler.empty() ? placement.samplers_here + 1 : placement.samplers;
+  const std::string& sampler = placement.sampler.empty() ? placement.trainer : placement.sampler;
+  if (settings.SamplesItself()) sampling.judge_bytes = JudgeBytesOn(sampler, placement, settings, suites);
+  return sampling;
+}
+
+int64_t JudgeBytesOn(const std::string& device, const Placement& placement, const OnlineSettings& settings,
+                     const TrainSuites& suites, const GpuFinder& find_gpus) {
   OnlineSettings placed = settings;
   placed.judges = placement.judges;
-  const std::string& sampler = placement.sampler.empty() ? placement.trainer : placement.sampler;
-  if (settings.SamplesItself() && JudgesOnGpu(placed, sampler))
-    sampling.judge_bytes = JudgeBytes(settings, suites);
-  return sampling;
+  return settings.Samples() && JudgesOnGpu(placed, device, find_gpus) ? JudgeBytes(settings, suites) : 0;
 }
 
 int64_t LongestOnline(const OnlineSettings& settings, const Algorithm& algorithm, int64_t max_sample_tokens) {
@@ -41,13 +45,18 @@ std::vector<PossibleDevice> PossibleDevices(const std::vector<Placement>& places
     PossibleDevice& each = possible.emplace_back();
     devices.push_back(each.device = place.trainer);
     each.request.has_reference = LoadsReference(options);
+    each.request.trains_on_cpu = place.trainer == "cpu";
+    each.request.judge_bytes = JudgeBytesOn(place.trainer, place, settings, suites);
+    each.request.judges_meanwhile = settings.staleness > 0;
     // Memory of another device that has a second copy is the same for all.
     const auto unknown = [](const std::string&) { return int64_t{0}; };
     if (settings.SamplesItself())
       RequestSampling(config, place.trainer, SamplingOn(place, settings, suites), unknown, &each.request);
   }
+  devices.emplace_back("cpu");
   const std::vector<int64_t> free = trainer.FreeBytes(devices);
-  for (size_t i = 0; i < possible.size(); ++i) possible[i].request.device_bytes = free[i];
+  for (size_t i = 0; i < possible.size(); ++i)
+    possible[i].request.device_bytes = free[i], possible[i].request.main_bytes = free.back();
   return possible;
 }
 

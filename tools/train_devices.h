@@ -10,12 +10,17 @@
 #include "agent/train/trainer_process.h"
 #include "policies/local/train/options.h"
 #include "policies/local/train/sampling_options.h"
+#include "tools/device_options.h"
 
 namespace kevin {
 
 // For the trainer's server, without its socket.
 local::SamplingOptions SamplingOn(const Placement& placement, const OnlineSettings& settings,
                                   const TrainSuites& suites);
+
+// Bytes that this rank's judge takes on a device; 0: it is on another one, or nothing is judged.
+int64_t JudgeBytesOn(const std::string& device, const Placement& placement, const OnlineSettings& settings,
+                     const TrainSuites& suites, const GpuFinder& find_gpus = FindGpus);
 
 // Online: the longest_tokens that may occur (local::LearntData) by --context and --max-sample-tokens. 0 without both: a model's
 // own context may be many times as long as what it writes.

@@ -147,8 +147,7 @@ void CheckOnlineSettings(const OnlineSettings& o) {
                 "leave out --staleness");
   const OnlineSettings none;
   if (!o.Samples() && (o.prompts != none.prompts || o.diagnose != none.diagnose))
-    throw Error(ExitCode::kBadRequest,
-                "--prompts and --diagnose are for turns that the model makes itself",
+    throw Error(ExitCode::kBadRequest, "--prompts and --diagnose are for turns that the model makes itself",
                 "add --online, --eval-suite or --test-suite, or leave them out");
   if (!o.online && o.staleness > 0) throw Error(ExitCode::kBadRequest, "--staleness is for --online");
   if (o.eval_every > 0 && o.eval_suite.empty())

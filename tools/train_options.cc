@@ -16,7 +16,7 @@
 #include "env/problem/problem.h"
 #include "env/process/runner_protocol.h"
 #include "policies/local/files/model_config.h"
-#include "policies/local/train/train_plan.h"
+#include "policies/local/train/sampling_options.h"
 #include "tools/command_line.h"
 #include "tools/device_options.h"
 #include "tools/record_options.h"
@@ -122,7 +122,7 @@ void CheckSource(const TrainRequest& request) {
                   fmt::format("{} is for records, and --online learns from its own turns", flag),
                   "choose problems with --suite and --without, the length with --steps");
   }
-  filter.kind.clear();  // what the model writes
+  filter.kind.clear(), filter.rules.clear();  // of what the model writes
   if (filter != RecordFilter{})
     throw Error(ExitCode::kBadRequest, "--online learns from its own turns; filters are for records",
                 "leave them out, or leave out --online");
@@ -145,7 +145,9 @@ Algorithm AlgorithmOf(TrainRequest* request) {
   CheckOnlineSettings(request->sampling);
   Algorithm algorithm = AlgorithmFrom(request->settings);
   OnlineSettings& sampling = request->sampling;
-  sampling.kind = request->filter.filter.kind;
+  const RecordFilter& filter = request->filter.filter;
+  sampling.kind = filter.kind;
+  if (!filter.rules.empty()) sampling.rules = filter.rules;
   if (sampling.prompts == kKernelBenchPrompts && sampling.kind != "modelnew")
     throw Error(ExitCode::kBadRequest, "--prompts kernelbench asks for ModelNew", "add --kind modelnew");
   if (!sampling.online) return algorithm;

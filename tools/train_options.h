@@ -13,6 +13,7 @@
 #include "agent/train/rollouts.h"
 #include "agent/train/sampled_training.h"
 #include "env/environment.h"
+#include "tools/device_options.h"
 #include "tools/record_options.h"
 
 namespace CLI {
@@ -57,14 +58,15 @@ void CheckOnlineSettings(const OnlineSettings& settings);
 std::unique_ptr<Environment> StartJudges(const OnlineSettings& settings);
 
 // Whether a judge has this GPU ("cuda:0").
-bool JudgesOnGpu(const OnlineSettings& settings, const std::string& device);
+bool JudgesOnGpu(const OnlineSettings& settings, const std::string& device,
+                 const GpuFinder& find_gpus = FindGpus);
 // Bytes of a GPU without which some problem of the suites cannot be judged there.
 int64_t JudgeBytes(const OnlineSettings& settings, const TrainSuites& suites);
 
 // --- Which records are learnt from ---
 
 struct FilterOptions {
-  RecordFilter filter;
+  RecordFilter filter;       // its kind and rules are also those of turns that the model makes itself
   std::string versions;      // "10-40", "40"
   std::string problem_list;  // a file
 };

@@ -152,7 +152,8 @@ class TrainRun {
     trainer_.emplace();
     ChooseByPlan();
     const OnlineSettings& online = command_.sampling;
-    judges_here_ = online.Samples() && JudgesOnGpu(online, options_.device);
+    options_.judge_bytes = JudgeBytesOn(options_.device, placement_, online, suites_);
+    options_.judges_meanwhile = online.staleness > 0;
     const local::SamplingOptions sampled = SamplingOn(placement_, online, suites_);
     {
       const SharedDevices quiet(DevicesToLoad());
@@ -250,7 +251,7 @@ class TrainRun {
     while (done_ < options_.steps) {
       std::optional<LearnBatch> batch;
       if (!IsAskedToEnd()) batch = source.Take(done_ + 1);
-      if (batch && judges_here_) sampling_->ReleaseJudges();
+      if (batch && options_.judge_bytes > 0) sampling_->ReleaseJudges();
       if (!ranks_->Agree(done_ + 1, batch)) return false;
       // Turns that are made ahead are judged meanwhile, and other programs measure: no pair is timed beside a step on
       // the same device. The locks are held before any rank begins.
@@ -429,7 +430,6 @@ class TrainRun {
   std::string saved_folder_;
   int64_t done_ = 0, saved_ = 0, steps_ = 0;
   double spent_ = 0;
-  bool judges_here_ = false;  // on the GPU that trains
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 

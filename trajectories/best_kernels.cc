@@ -12,8 +12,8 @@
 namespace kevin {
 namespace {
 
-using Question =
-    std::tuple<std::string, std::string, std::string, std::string, bool, std::string, std::string>;
+using Question = std::tuple<std::string, std::string, std::string, std::string, bool, std::string,
+                            std::string, std::string>;
 
 // A text's measurements; the sums of logarithms become means.
 struct MeasuredText {
@@ -22,8 +22,8 @@ struct MeasuredText {
 };
 
 Question QuestionOf(const BestKernel& k) {
-  return {k.problem_hash,  k.workload.size, k.workload.inputs, k.workload.precision,
-          k.workload.tf32, k.kind,          k.device};
+  return {k.problem_hash,   k.workload.size, k.workload.inputs, k.workload.precision, k.workload.tf32,
+          k.workload.rules, k.kind,          k.device};
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Question QuestionOf(const BestKernel& k) {
 std::vector<BestKernel> BestKernels(Store& store, size_t most) {
   const std::lock_guard lock(store.impl().mutex);
   Statement row = store.impl().database.Prepare(
-      "SELECT problem_hash, size, inputs, precision, tf32, kind, device, candidate, speedup, candidate_us, "
+      "SELECT problem_hash, size, inputs, precision, tf32, rules, kind, device, candidate, speedup, candidate_us, "
       "episode, turn FROM evaluations "
       "WHERE outcome = 'measured' AND correct = 1 AND superseded_by IS NULL AND cached_from IS NULL "
       "AND rules_version = ? AND shared_gpu = 0 AND speedup > 0 AND candidate_us > 0 AND candidate IS NOT NULL "
@@ -43,6 +43,7 @@ std::vector<BestKernel> BestKernels(Store& store, size_t most) {
     BestKernel k;
     k.problem_hash = column.Text(), k.workload.size = column.Text(), k.workload.inputs = column.Text();
     k.workload.precision = column.Text(), k.workload.tf32 = column.Flag();
+    k.workload.rules = column.Text();
     k.kind = column.Text(), k.device = column.Text();
     const std::string candidate = column.Text();
     const double speedup = column.Real(), us = column.Real();

@@ -16,7 +16,7 @@ class Store;
 // verdict (cached_from) do not count.
 struct BestKernel {
   std::string problem_hash, kind, device;
-  Workload workload;  // size, inputs, precision, tf32
+  Workload workload;
   std::string episode;
   int turn =
       0;  // the first of it in the database; Store::LoadTurn gives its text and the trials of its knobs
@@ -24,9 +24,9 @@ struct BestKernel {
   int measurements = 0;
 };
 
-// Of each problem, workload, kind and device at most `most` texts, the fastest first; only verdicts `measured` that stand
-// and are of the current rules (kRulesVersion). Ordered by problem, workload, kind and device. Reads every evaluation
-// once, without its texts. Throws as the store does.
+// Of each problem, workload (its rules included), kind and device at most `most` texts, the fastest first; only verdicts
+// `measured` that stand and are of the current version of the rules (kRulesVersion). Ordered by problem, workload, kind
+// and device. Reads every evaluation once, without its texts. Throws as the store does.
 std::vector<BestKernel> BestKernels(Store& store, size_t most);
 
 }  // namespace kevin

@@ -99,7 +99,7 @@ class Loader {
   void LoadEpisodes() {
     Statement row = Prepare(
         "SELECT id, run, problem_hash, policy, kind, device, size, inputs, precision, tf32, state, "
-        "started_at, turns_asked, best_turn, best_speedup, seconds FROM episodes" +
+        "started_at, rules, turns_asked, best_turn, best_speedup, seconds FROM episodes" +
         OfRuns(runs_, "run", false) + " ORDER BY id");
     while (row.Step()) {
       EpisodeFigures e;
@@ -107,9 +107,10 @@ class Loader {
       e.kind = row.Text(4), e.device = row.Text(5), e.workload.size = row.Text(6),
       e.workload.inputs = row.Text(7);
       e.workload.precision = row.Text(8), e.workload.tf32 = row.Integer(9) != 0, e.state = row.Text(10);
-      e.started_at = row.Text(11), e.turns_asked = static_cast<int>(row.Integer(12));
-      e.best_turn = row.IsNull(13) ? -1 : static_cast<int>(row.Integer(13));
-      e.best_speedup = RealOrUnknown(row, 14), e.seconds = row.Real(15);
+      e.started_at = row.Text(11), e.workload.rules = row.Text(12);
+      e.turns_asked = static_cast<int>(row.Integer(13));
+      e.best_turn = row.IsNull(14) ? -1 : static_cast<int>(row.Integer(14));
+      e.best_speedup = RealOrUnknown(row, 15), e.seconds = row.Real(16);
       episode_of_[e.id] = figures_.episodes.size();
       figures_.episodes.push_back(std::move(e));
     }

@@ -1,7 +1,6 @@
 #include "agent/report/side.h"
 
 #include <algorithm>
-#include <map>
 #include <span>
 
 namespace kevin {
@@ -147,6 +146,7 @@ Side MakeSide(const std::string& name, const Figures& figures, const std::vector
     summary.figures_episode = index;
     summary.cost_usd = AddCost(episode, summary, price, &side);
     side.unconfirmed += summary.value > 0 && !summary.is_confirmed;
+    ++side.rules[episode.workload.rules];
     side.unfinished += episode.state != "done";
     side.has_device |= summary.device_s > 0;
     side.problems[at].episodes.push_back(summary);

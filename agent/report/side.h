@@ -7,6 +7,7 @@
 // which is biased upwards; such episodes are counted.
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,6 +56,8 @@ struct TimeSplit {
 struct Side {
   std::string name;
   std::vector<SideProblem> problems;  // with episodes, by id
+  // Episodes, by the rules that judge them (Workload::rules). With several, every figure mixes verdicts that do not compare.
+  std::map<std::string, int64_t> rules;
   std::vector<CurvePoint> by_turn;
   std::array<int64_t, 7> outcomes{};               // turns, by OutcomeKind
   std::array<int64_t, kReplyForms> reply_forms{};  // turns, by ReplyForm

@@ -25,7 +25,7 @@ ChosenDevice ChooseDevice(const local::ModelConfig& config, const local::TrainOp
     misfits.push_back(fmt::format("{} ({})", each.device, plan.misfit));
   }
   for (size_t i = 0; i < plans.size(); ++i) {
-    if (plans[i].needed <= possible[i].request.device_bytes) return {i, ""};
+    if (plans[i].may_be_tried) return {i, ""};
   }
   throw Error(ExitCode::kMachine,
               fmt::format("by the memory plan the run does not fit {}", fmt::join(misfits, ", nor ")),

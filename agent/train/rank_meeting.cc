@@ -26,7 +26,7 @@ RankMeeting::Met RankMeeting::Compare(const std::vector<std::string>& all, int o
                   fmt::format("rank {} is at step {} of {}, rank {} at step {} of {}", own_rank,
                               own.at("done").get<int64_t>(), own.at("steps").get<int64_t>(), rank,
                               other.at("done").get<int64_t>(), other.at("steps").get<int64_t>()),
-                  "start all ranks with the same options, and --out on a file system that they share");
+                  local::kShareOutput);
     // Not by the device's name: each of them may see one GPU alone, which it calls cuda:0.
     if (static_cast<int>(rank) < own_rank && other.at("host") == own.at("host") &&
         other.at("lock") == own.at("lock"))

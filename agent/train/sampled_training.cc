@@ -227,12 +227,13 @@ std::optional<std::vector<std::string>> SampledTraining::CollectStep(int64_t ste
     runs.push_back(*run);
     if (refill >= settings_.refills) break;
     const auto draw = [&] {
-      const auto flat = static_cast<size_t>(FlatTasks(TurnsOf({*run})));
+      const LearnTurns turns = TurnsOf({*run});
+      const auto replaced = static_cast<size_t>(FlatTasks(turns) + ParkedTasks(round, turns));
       std::vector<std::string> others;
       std::ranges::copy_if(suites_.learnt, std::back_inserter(others),
                            [&](const std::string& id) { return std::ranges::find(used, id) == used.end(); });
-      return DrawProblems(others, settings_.curriculum ? RatesIn(run_) : SolveRates{}, flat, request_.seed,
-                          SeedOf(1, step, static_cast<uint64_t>(refill) + 1));
+      return DrawProblems(others, settings_.curriculum ? RatesIn(run_) : SolveRates{}, replaced,
+                          request_.seed, SeedOf(1, step, static_cast<uint64_t>(refill) + 1));
     };
     auto further = run_.Chosen(fmt::format("step-{}-refill-{}", step, refill + 1), draw,
                                [&] { return rollouts_.IsOver(drain); });
@@ -241,6 +242,7 @@ std::optional<std::vector<std::string>> SampledTraining::CollectStep(int64_t ste
     used.insert(used.end(), round.begin(), round.end());
   }
   NoteSolveRates(runs);
+  if (run_.leads()) times.parked_tasks = ParkedTasks(used, TurnsOf(runs));
   const std::lock_guard lock(mutex_);
   times_[step] = times;
   return runs;

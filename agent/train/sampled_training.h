@@ -77,8 +77,8 @@ class SampledTraining {
   // The problems of a step's turns. Every problem occurs once, in an order of its own, before any occurs
   // again; or they are drawn by their solve rates. nullopt: interrupted while rank 0 was waited for.
   std::optional<std::vector<std::string>> ProblemsOfStep(int64_t step, const CancelToken* drain);
-  // The runs that hold the step's turns. Tasks whose turns do not differ are replaced by tasks of other problems, in as
-  // many further collections ("step-12-refill-1") as the settings allow.
+  // The runs that hold the step's turns. Tasks whose turns do not differ, or whose episodes are all parked, are
+  // replaced by tasks of other problems, in as many further collections ("step-12-refill-1") as the settings allow.
   std::optional<std::vector<std::string>> CollectStep(int64_t step, const CancelToken* drain,
                                                       const CancelToken* stop);
   // Of the turns that this process made for a step, once. Any thread.

@@ -96,7 +96,7 @@ Json StepEvent(const LearnBatch& learned, const local::StepFigures& f, int64_t s
                         ? Json(static_cast<double>(facts.flat_tasks) / static_cast<double>(facts.tasks))
                         : Json(nullptr);
   e["flat_tasks"] = facts.flat_tasks, e["staleness"] = OrNull(facts.staleness);
-  e["turns_s"] = e["generate_s"] = e["judge_s"] = nullptr;
+  e["parked_tasks"] = e["turns_s"] = e["generate_s"] = e["judge_s"] = nullptr;
   e["sync_s"] = OrNull(f.sync_s), e["mfu"] = nullptr;
   e["train_s"] = OrNull(f.seconds), e["seconds"] = OrNull(step_seconds),
   e["time_left_s"] = OrNull(time_left_s);
@@ -104,7 +104,7 @@ Json StepEvent(const LearnBatch& learned, const local::StepFigures& f, int64_t s
 }
 
 void AddTurnTimes(double turns_s, const TurnTimes& times, Json* event) {
-  (*event)["turns_s"] = turns_s;
+  (*event)["turns_s"] = turns_s, (*event)["parked_tasks"] = times.parked_tasks;
   if (times.generate_s > 0) (*event)["generate_s"] = times.generate_s;
   if (times.judge_s > 0) (*event)["judge_s"] = times.judge_s;
 }
@@ -116,6 +116,8 @@ std::string StepLine(const Json& e) {
     line += fmt::format("  correct {:.0f} %", 100 * correct);
   if (const double flat = Number(e, "flat_share"); flat > 0)
     line += fmt::format("  flat {:.0f} %", 100 * flat);
+  if (const double parked = Number(e, "parked_tasks"); parked > 0)
+    line += fmt::format("  parked tasks {:.0f}", parked);
   line += Shown(e, "speed-up", "speedup", "{:.3g}x") + Shown(e, "preferred", "preference_accuracy", "{:.2f}");
   line += Shown(e, "gradient", "grad_norm", "{:.3g}") + Shown(e, "|dlogp|", "delta_logprob", "{:.2g}");
   line += Shown(e, "tokens/s", "tokens_per_s", "{:.0f}");

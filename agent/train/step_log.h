@@ -28,7 +28,7 @@ Json StepEvent(const LearnBatch& learned, const local::StepFigures& figures, int
 // Adds `turns_s`, for which the step waited for its turns (`seconds` follow it), and of the turns that this process made for
 // it `generate_s` and `judge_s` (turn_times.h; null where it made none, because they were there before a resumption). The
 // latter two overlap each other where sampler and judge have devices of their own, and, with turns made ahead, earlier steps:
-// their sum may exceed `turns_s`.
+// their sum may exceed `turns_s`. Adds `parked_tasks`, which `tasks` does not count.
 void AddTurnTimes(double turns_s, const TurnTimes& times, Json* event);
 
 // "step 12/40  loss ...", one line.

@@ -90,4 +90,10 @@ int64_t FlatTasks(const LearnTurns& turns) {
   return static_cast<int64_t>(all.size() - different.size());
 }
 
+int64_t ParkedTasks(const std::vector<std::string>& problems, const LearnTurns& turns) {
+  std::set<std::string> there;
+  for (const LearnTurn& turn : turns.turns()) there.insert(turn.problem->id);
+  return std::ranges::count_if(problems, [&](const std::string& id) { return !there.contains(id); });
+}
+
 }  // namespace kevin

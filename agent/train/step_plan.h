@@ -45,5 +45,8 @@ std::vector<std::string> DrawProblems(const std::vector<std::string>& problems, 
 
 // The tasks of `turns` whose turns do not differ beyond the measurement error.
 int64_t FlatTasks(const LearnTurns& turns);
+// The tasks of a collection of `problems` that have none of its `turns`: no episode of theirs was completed, because all
+// are parked.
+int64_t ParkedTasks(const std::vector<std::string>& problems, const LearnTurns& turns);
 
 }  // namespace kevin

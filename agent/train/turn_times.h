@@ -5,6 +5,7 @@
 // exceed the time that the step took.
 
 #include <chrono>
+#include <cstdint>
 #include <mutex>
 
 #include "env/environment.h"
@@ -14,6 +15,7 @@ namespace kevin {
 
 struct TurnTimes {
   double generate_s = 0, judge_s = 0;
+  int64_t parked_tasks = 0;  // of the step, without a turn (ParkedTasks); counted by rank 0
 };
 
 // The time in which at least one thread is inside. Any thread.

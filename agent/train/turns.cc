@@ -52,8 +52,8 @@ Units WholeRollouts(const Turns& turns, const UnitOptions& options) {
 }
 
 Units Answers(const Turns& turns, Picked picked, const UnitOptions& options) {
-  using Question =
-      std::tuple<std::string, std::string, std::string, std::string>;  // problem, kind, device, size
+  // Problem, kind, device, size, rules.
+  using Question = std::tuple<std::string, std::string, std::string, std::string, std::string>;
   std::map<Question, size_t> best;
   Units made;
   for (size_t i = 0; i < turns.size(); ++i) {
@@ -63,8 +63,10 @@ Units Answers(const Turns& turns, Picked picked, const UnitOptions& options) {
       ++made.dropped;
     } else if (picked != Picked::kBest) {
       made.units.push_back({{i}});
-    } else if (const auto [leader, is_first] = best.try_emplace(
-                   {t.problem->id, t.episode->kind, t.episode->device, t.episode->workload.size}, i);
+    } else if (const auto [leader, is_first] =
+                   best.try_emplace({t.problem->id, t.episode->kind, t.episode->device,
+                                     t.episode->workload.size, t.episode->workload.rules},
+                                    i);
                !is_first) {
       ++made.dropped;
       if (t.speedup > turns[leader->second].speedup) leader->second = i;
@@ -127,6 +129,7 @@ bool Matches(const RecordFilter& filter, const Figures& figures, const EpisodeFi
     return list.empty() || std::ranges::find(list, name) != list.end();
   };
   if (!filter.kind.empty() && e.kind != filter.kind) return false;
+  if (!filter.rules.empty() && e.workload.rules != filter.rules) return false;
   if (e.device.find(filter.device) == std::string::npos) return false;
   if (e.started_at < filter.since || (!filter.until.empty() && e.started_at >= filter.until)) return false;
   if (!is_in(filter.states, e.state)) return false;

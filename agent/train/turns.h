@@ -18,6 +18,7 @@ namespace kevin {
 // Which episodes are learnt from. Empty members say nothing.
 struct RecordFilter {
   std::string kind = {};      // of the candidates
+  std::string rules = {};     // of the verdicts: Workload::rules
   std::string device = {};    // a part of the judging device's name: "H200"
   std::string model = {};     // a part of the name of the model that made each of its turns
   int64_t first_version = 0;  // of a model in training, in steps (VersionedModel)
@@ -124,8 +125,8 @@ struct Units {
 };
 
 // Rollouts: tasks whose advantages are all 0 teach nothing and are dropped. Answers: cut-off replies are
-// never imitated; Picked::kBest takes the fastest correct turn of each problem, kind, device and size
-// over all databases. Pairs:
+// never imitated; Picked::kBest takes the fastest correct turn of each problem, kind, device, size
+// and rules over all databases. Pairs:
 // turn t of an episode against its best later turn, if that is better, on the prompt of turn t; and the best
 // first turn of a task against each worse first turn, whose prompt is the same.
 Units MakeUnits(const Algorithm& algorithm, const LearnTurns& turns, const UnitOptions& options);

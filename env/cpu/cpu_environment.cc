@@ -91,6 +91,8 @@ class CpuEnvironmentImpl final : public CpuEnvironment {
   enum class Depth { kVerify, kMeasure };
   Evaluation EvaluateTo(Depth depth, const Problem& problem, const Candidate& candidate,
                         const EvaluateOptions& options);
+  Compiled OwnLibraries(Depth depth, const Candidate& candidate, const fs::path& bundle,
+                        const EvaluateOptions& options) const;
   void Judge(Depth depth, const Problem& problem, const Candidate& candidate, const fs::path& library,
              const EvaluateOptions& options, Evaluation* evaluation);
   json Request(const std::string& command, const Problem& problem, const EvaluateOptions& options) const;
@@ -302,6 +304,23 @@ Evaluation CpuEnvironmentImpl::EvaluateTo(Depth depth, const Problem& problem, c
   return evaluation;
 }
 
+// What counts as the candidate's own code, where its share is asked for. Without namespaces a build has another folder each
+// time, whose name may stand in what it makes: there the bundle is believed.
+Compiled CpuEnvironmentImpl::OwnLibraries(Depth depth, const Candidate& candidate, const fs::path& bundle,
+                                          const EvaluateOptions& options) const {
+  const bool asks_for_share = IsPython(candidate.kind) && depth == Depth::kMeasure && !options.screen &&
+                              options.workload.rules == "kevin";
+  Compiled own;
+  if (!asks_for_share) return own;
+  const CompileOptions with = CompileOptionsWith(options.stop);
+  if (namespaces_)
+    return CompileConfirmed(with, [&](const CompileOptions& compile) {
+      return RebuildExtensions(Python().setup, compiler_.version, bundle, compile);
+    });
+  own.library = bundle;
+  return own;
+}
+
 void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const Candidate& candidate,
                                const fs::path& library, const EvaluateOptions& options,
                                Evaluation* evaluation) {
@@ -310,6 +329,12 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const Candid
   PutJudgeOptions(options, depth == Depth::kVerify, &request);
   request["interpreted"] = evaluation->backend == "triton";
   request["start_library"] = "";
+  const Compiled own = OwnLibraries(depth, candidate, library, options);  // in use until the answer
+  if (own.timed_out) {
+    evaluation->outcome = TimedOut{"compile", PythonBuildLimit_s(options_.limits)};
+    return;
+  }
+  request["own_libraries"] = own.library.string();
   Compiled start;  // in use until the answer
   if (!options.start_source.empty()) {
     RequireStartKind(candidate.kind, options);
@@ -328,6 +353,7 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const Candid
     return;
   }
   TakeJudgeResult(*result, options_.limits.max_log_bytes, evaluation);
+  evaluation->backend = BackendThatRan(evaluation->backend, evaluation->own_share);
 }
 
 // For requests without a candidate: a failure is one of the infrastructure.

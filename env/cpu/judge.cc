@@ -102,7 +102,8 @@ void CpuJudgement::CheckOwnShare(TimedProcess& process) {
   const std::vector<uint16_t> slots =
       session_.DrawSlots(is_interpreted ? std::min(2, session_.slots()) : session_.slots());
   Fill(slots);
-  const OwnShare share = MeasureOwnShare(session_, process, request_.library_fd, slots, request_.kernel_form);
+  const OwnShare share =
+      MeasureOwnShare(session_, process, request_.own_libraries_fd, slots, request_.kernel_form);
   result_.own_share = share.Value();
   const Problem& problem = *session_.sized().problem;
   if (problem.least_own_share == 0) return;

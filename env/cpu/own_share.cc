@@ -76,12 +76,12 @@ bool IsShareOpen(const OwnShare& share, double least) {
   return std::abs(*share.Value() - least) < kStandardErrors * error;
 }
 
-OwnShare MeasureOwnShare(Session& session, TimedProcess& process, int library_fd,
+OwnShare MeasureOwnShare(Session& session, TimedProcess& process, int own_libraries_fd,
                          std::span<const uint16_t> slots, KernelForm form) {
   const auto random = [&] { return static_cast<double>(session.random()() >> 11) * 0x1p-53; };
   double batch_us = process.Run(slots, "verify"), used_us = 0;
   ThreadSampler sampler(process.process().pid(),
-                        {BuiltLibraries(library_fd), FoldersOf(session.options().workers->setup())});
+                        {BuiltLibraries(own_libraries_fd), FoldersOf(session.options().workers->setup())});
   OwnShare share;
   // On a busy machine most samples show threads that wait for a processor or for each other; of short kernels most show
   // Python.

@@ -94,6 +94,7 @@ bool Read(const std::string& path, Place* place) {
 }  // namespace
 
 std::map<std::string, std::string> BuiltLibraries(int bundle_fd) {
+  if (bundle_fd < 0) return {};
   const std::string content = ReadSharedFile(bundle_fd);
   const size_t line = content.find('\n');  // a line of JSON, and the files behind it
   std::map<std::string, std::string> libraries;

@@ -43,7 +43,7 @@ struct CodeOfPython {
       read_only;  // folders that it sees and cannot write to, beside the system's
 };
 
-// The libraries of a bundle, as env/python/build_candidate.py writes it; what cannot be read has none.
+// The libraries of a bundle, as env/python/build_candidate.py writes it; what cannot be read, and -1, has none.
 std::map<std::string, std::string> BuiltLibraries(int bundle_fd);
 
 class ThreadSampler {

@@ -161,6 +161,7 @@ std::string GpuPython::Evaluate(const Problem& problem, const Candidate& candida
   }
   const json result = evaluator_.AskOrThrow(request, options.on_phase, options.stop, &evaluation->wait_s);
   TakeJudgeResult(result, options_.environment.limits.max_log_bytes, evaluation);
+  evaluation->backend = BackendThatRan(evaluation->backend, evaluation->own_share);
   return result.at("others");
 }
 

@@ -89,8 +89,10 @@ class Evaluator {
     if (request.at("command") == "diagnose")
       return DiagnosisRunToJson(DiagnoseLibrary(session, library.get()));
     const Fd start = OpenLibrary(request.at("start_library"));
+    const Fd own = OpenLibrary(request.at("own_libraries"));
     JudgeRequest judge;
     judge.library_fd = library.get();
+    judge.own_libraries_fd = own.get();
     judge.start_library_fd = start.get();
     static_cast<JudgeOptions&>(judge) = JudgeOptionsOf(request);
     judge.rules = WorkloadFromJson(request.at("workload")).rules;

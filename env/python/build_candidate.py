@@ -13,6 +13,7 @@ paths of torch's headers in precompiled form (torch_headers.py).
 """
 
 import ast
+import contextlib
 import glob
 import json
 import os
@@ -50,10 +51,11 @@ def fail(message, status=1):
     os._exit(status)
 
 
-def write_bundle(kind, source, compiled, files):
+def write_bundle(kind, source, compiled, files, asked=()):
+    """`asked`: for rebuild_extensions.py."""
     contents = [("candidate.py", source), *files]
     header = {"files": [{"name": name, "bytes": len(content)} for name, content in contents], "extensions": compiled,
-              "kind": kind}
+              "kind": kind, "asked": list(asked)}
     with open(BUNDLE, "wb") as out:
         out.write(json.dumps(header).encode() + b"\n")
         for _, content in contents:
@@ -100,6 +102,18 @@ class OwnHeaders:
         return result
 
 
+def inline_call(name, cpp_sources, cuda_sources, options):
+    return {"name": name, "cpp_sources": cpp_sources, "cuda_sources": cuda_sources, "options": options}
+
+
+def texts_of(paths):
+    texts = {}
+    for path in paths:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            texts[os.path.abspath(path)] = file.read()
+    return texts
+
+
 class Builder:
     """The replacements of load_inline and load: they compile, keep the library and return the module."""
 
@@ -107,18 +121,22 @@ class Builder:
         self.inline, self.files = cpp_extension.load_inline, cpp_extension.load
         self.own = own  # None: torch's headers only
         self.headers = headers  # of torch, in precompiled form
-        self.compiled, self.libraries = {}, []
+        self.compiled, self.libraries, self.asked = {}, [], []
 
-    def keep(self, keys, library, name, is_own):
-        """`keys`: with the extension's name, and without it."""
+    def keep(self, keys, library, name, is_own, call):
+        """`keys`: with the extension's name, and without it. `call`: its arguments."""
         file = f"own-{keys[0]}-{len(self.libraries)}.so"  # the name tells the evaluator whose code it is
+        asked = {"file": file, "own": is_own, **call}
+        with contextlib.suppress(TypeError, ValueError):  # what is no JSON is not asked for again
+            self.asked.append(json.loads(json.dumps(asked, ensure_ascii=False).encode()))
         self.compiled[keys[0]] = {"file": file, "name": name, "own": is_own}
         self.compiled.setdefault(keys[1], self.compiled[keys[0]])
         with open(library, "rb") as built:  # before the candidate's code goes on
             self.libraries.append((file, built.read()))
 
-    def build(self, keys, name, attempts, work):
+    def build(self, keys, call, attempts, work):
         """`work` makes the module with the options of an attempt; the first that does not fail counts, else the last."""
+        name = call["name"]
         folder = os.path.abspath(f"build-{keys[0]}")
         os.makedirs(folder, exist_ok=True)
         for options in attempts:
@@ -129,7 +147,7 @@ class Builder:
                 if options is attempts[-1]:
                     raise CompilerFailed(f"extension {name} does not compile:\n{compiler_lines(str(error))}") from error
         library = max(glob.glob(os.path.join(folder, "*.so")), key=os.path.getmtime)
-        self.keep(keys, library, os.path.basename(library).split(".")[0], False)
+        self.keep(keys, library, os.path.basename(library).split(".")[0], False, call)
         return module
 
     def with_own_headers(self, keys, name, cpp_sources, cuda_sources, options):
@@ -150,7 +168,7 @@ class Builder:
             if missing is None:
                 return None
             raise CompilerFailed(f"extension {name} is not complete: {missing} is declared, and nowhere defined") from error
-        self.keep(keys, result["library"], name, True)
+        self.keep(keys, result["library"], name, True, inline_call(name, cpp_sources, cuda_sources, options))
         return module
 
     def load_inline(self, name, cpp_sources, cuda_sources=None, **options):
@@ -162,7 +180,8 @@ class Builder:
         if module is not None:
             return module
         attempts = torch_headers.attempts(self.headers, kept, bool(cuda_sources))
-        return self.build(keys, name, attempts, lambda options: self.inline(name, cpp_sources, cuda_sources, **options))
+        call = inline_call(name, cpp_sources, cuda_sources, kept)
+        return self.build(keys, call, attempts, lambda options: self.inline(name, cpp_sources, cuda_sources, **options))
 
     def compile_rest(self, calls):
         """Those that the import has not made: a constructor or `forward` may. What fails is told to the call that asks for
@@ -185,7 +204,8 @@ class Builder:
         kept = {k: v for k, v in options.items() if k not in extensions.IGNORED}
         has_cuda = any(str(path).endswith(".cu") for path in extensions.as_list(sources))
         attempts = torch_headers.attempts(self.headers, kept, has_cuda)
-        return self.build(keys, name, attempts, lambda options: self.files(name, sources, **options))
+        call = {"name": name, "files": texts_of(extensions.as_list(sources)), "options": kept}
+        return self.build(keys, call, attempts, lambda options: self.files(name, sources, **options))
 
 
 def main():
@@ -197,7 +217,7 @@ def main():
         line = f"line {error.lineno}: " if getattr(error, "lineno", None) else ""
         text = (getattr(error, "text", None) or "").strip()
         fail(f"{line}{type(error).__name__}: {getattr(error, 'msg', error)}" + (f"\n    {text}" if text else ""))
-    compiled, libraries = {}, []
+    compiled, libraries, asked = {}, [], []
     if USES_COMPILER.search(source.decode(errors="replace")):
         sys.path.insert(0, HERE)
         os.environ.setdefault("TORCH_CUDA_ARCH_LIST", ARCH_WITHOUT_GPU)
@@ -225,8 +245,8 @@ def main():
             fail(str(error))
         except BaseException as error:
             fail(caller.describe(error))
-        compiled, libraries = builder.compiled, builder.libraries
-    write_bundle(sys.argv[1], source, compiled, libraries)
+        compiled, libraries, asked = builder.compiled, builder.libraries, builder.asked
+    write_bundle(sys.argv[1], source, compiled, libraries, asked)
     sys.stdout.flush()
     os._exit(0)  # without the ends of the extensions, which may want a GPU
 

@@ -34,6 +34,7 @@ constexpr const char* kTorchSeries = "2.11.";
 constexpr double kFactsLimit_s = 30;
 constexpr int64_t kBuildMemoryMb = 16384;  // addresses: the interpreter with torch takes 3 GB of them
 constexpr int64_t kBuildFileMb = 256;
+constexpr size_t kMostHeaderBytes = size_t{16} << 20;  // of a bundle, with the sources of its extensions
 // A build may take this many times the limit of a kernel's compile: with torch's headers nvcc alone takes minutes.
 constexpr double kBuildTimeFactor = 5;
 // Exit statuses of build_candidate.py: it has told why; its own imports fail.
@@ -86,14 +87,19 @@ SpawnOptions ScriptProcess(const PythonSetup& setup, const std::string& script, 
   return spawn;
 }
 
-SpawnOptions BuildProcess(const PythonSetup& setup, const std::string& kind, const std::string& headers,
-                          const fs::path& sets, const CompileOptions& options,
-                          const std::string& cuda_architecture, const fs::path& work) {
+std::vector<fs::path> FoldersOfBuild(const PythonSetup& setup, const fs::path& sets) {
   const fs::path programs = fs::path(setup.library).parent_path(), libraries = programs.parent_path() / "lib";
   std::vector<fs::path> folders = {programs, sets.parent_path()};
   std::error_code ignored;
   if (fs::is_directory(libraries, ignored)) folders.push_back(libraries);  // of a bundle
-  SpawnOptions spawn = ScriptProcess(setup, "build_candidate.py", options, cuda_architecture, work, folders);
+  return folders;
+}
+
+SpawnOptions BuildProcess(const PythonSetup& setup, const std::string& kind, const std::string& headers,
+                          const fs::path& sets, const CompileOptions& options,
+                          const std::string& cuda_architecture, const fs::path& work) {
+  SpawnOptions spawn = ScriptProcess(setup, "build_candidate.py", options, cuda_architecture, work,
+                                     FoldersOfBuild(setup, sets));
   spawn.argv.insert(spawn.argv.end(), {kind, setup.library, headers, sets.string()});
   return spawn;
 }
@@ -116,6 +122,19 @@ bool TakeImported(std::string* output) {
   if (at == std::string::npos) return false;
   output->erase(at, std::strlen(kImported));
   return true;
+}
+
+// JSON of what rebuild_extensions.py compiles again; empty: nothing.
+std::string AskedExtensions(const fs::path& bundle) {
+  std::string line(kMostHeaderBytes, '\0');
+  std::ifstream(bundle, std::ios::binary).read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(std::min(line.find('\n'), line.size()));
+  const json header = json::parse(line, nullptr, false);
+  if (!header.is_object()) return "";
+  const auto asked = header.find("asked");
+  return asked == header.end() || asked->empty()
+             ? ""
+             : asked->dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 // A bundle is a line of JSON and the files behind it.
@@ -169,6 +188,46 @@ fs::path BundleFolder(const fs::path& cache_directory) {
   std::error_code ignored;
   fs::create_directories(folder, ignored);
   return folder;
+}
+
+Compiled RebuildExtensions(const PythonSetup& setup, const std::string& compiler_version,
+                           const fs::path& bundle, const CompileOptions& options) {
+  const std::string asked = AskedExtensions(bundle);
+  Compiled compiled;
+  if (asked.empty()) return compiled;
+  const std::string key = Sha256Hex("extensions 1\n" + setup.python + "\n" + setup.torch_version + "\n" +
+                                    compiler_version + "\n" + CpuModel() + CpuFeatures() + "\n" + asked);
+  const fs::path folder = BundleFolder(options.cache_directory);
+  LibraryCache cache(folder, options.cache_limit_bytes);
+  std::optional<CachedLibrary> entry = cache.Find(key);
+  if (!entry) {
+    const WorkFolder temporary(folder, "compile");
+    const fs::path work = temporary.path() / "work", kept = temporary.path() / "kept";
+    fs::create_directory(work);
+    fs::create_directory(kept);
+    WriteFileIn(work, "asked.json", asked);
+    const fs::path sets = TorchHeaderSets(setup, compiler_version, options.cache_directory);
+    const DeviceLock lock("cpu", options.lock, &compiled.wait_s, options.stop);
+    SpawnOptions spawn =
+        ScriptProcess(setup, "rebuild_extensions.py", options, "", work, FoldersOfBuild(setup, sets));
+    spawn.argv.push_back(sets.string());
+    Ran ran = RunToEnd(std::move(spawn), options.patience * PythonBuildLimit_s(options.limits),
+                       static_cast<size_t>(options.limits.max_log_bytes), options.stop);
+    std::error_code error;
+    fs::rename(work / kLibraryFileName, kept / kLibraryFileName, error);
+    if (ran.timed_out || WasKilled(ran) || ran.status != 0 || error) {
+      compiled.timed_out = ran.timed_out || WasKilled(ran);
+      compiled.on_clock = ran.timed_out;
+      compiled.log = Printable(ran.output);
+      return compiled;
+    }
+    WriteFileIn(kept, "log", Printable(ran.output));
+    entry = cache.Store(kept, key);
+  }
+  compiled.library = entry->library;
+  compiled.log = entry->log;
+  compiled.in_use = entry->in_use;
+  return compiled;
 }
 
 Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_version,

@@ -30,6 +30,12 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
                      const Candidate& candidate, bool torch_headers, const CompileOptions& options,
                      const std::string& cuda_architecture = "");
 
+// The extensions that the import of this bundle's text asked for, compiled once more where none of the text's code runs
+// (env/python/rebuild_extensions.py): the import may have written any bundle. A bundle of them alone; no library: it asked for
+// none, or they could not be compiled (`log`, `timed_out`). Cached. Throws Error for broken infrastructure only.
+Compiled RebuildExtensions(const PythonSetup& setup, const std::string& compiler_version,
+                           const std::filesystem::path& bundle, const CompileOptions& options);
+
 // The times of the stages of these names in a candidate's text, and nothing else. `bundle`: as BuildPython made it. `run` has
 // the evaluator run a copy of it, a file under BundleFolder, in which the worker times these stages (env/python/stage_timer.py):
 // a DiagnosisRun. Nothing: its run failed, or it is no bundle. Throws Error like an evaluation.

@@ -284,7 +284,7 @@ TEST_CASE(
       "The kernel was refused: ModelNew has no place for these weights of the problem: w [3]. Register each.");
   CHECK(told(Refused{
                  "KernelBench's static rules refuse it: try/except: a fallback may take the kernel's place"})
-            .ends_with("Write the file without that."));
+            .ends_with("Change the file so that this rule permits it."));
   CHECK(told(TimedOut{"compile", 60})
             .starts_with("The kernel did not compile within 60 s, also while nothing else"));
   CHECK(told(SomeMeasured(1.5, Verdict::kFast)).find("\nKernels of its own did 97 % of the work.") !=

@@ -68,7 +68,7 @@ struct Record {
   int64_t size = 1 << 20;
   Setting setting = {};
   double speedup = 1.5;
-  std::string outcome = "measured", kind = "cpp", device = kDevice, precision = "fp32";
+  std::string outcome = "measured", kind = "cpp", device = kDevice, precision = "fp32", rules = "kevin";
   int rules_version = kRulesVersion;
   bool tf32 = false;
   std::vector<KnobTrial> trials = {};
@@ -86,6 +86,7 @@ struct Fixture {
     EpisodeRecord episode = SampleEpisode(run);
     episode.problem = problem.id, episode.problem_hash = problem.content_hash, episode.kind = r.kind;
     episode.device = r.device, episode.workload.precision = r.precision, episode.workload.tf32 = r.tf32;
+    episode.workload.rules = r.rules;
     const std::string id =
         store.BeginEpisode(episode, {problem.content_hash, problem.id, problem.name, problem.text, {}, {}});
     TurnRecord turn = SampleTurn(1, r.speedup);
@@ -93,7 +94,8 @@ struct Fixture {
     EvaluationRecord& e = turn.evaluation;
     e = SampleEvaluation(r.op == "bessel" ? "int x;" : TextWith(problem, r.setting), r.speedup);
     e.purpose = purpose, e.kind = r.kind, e.problem_hash = problem.content_hash, e.device = r.device;
-    e.workload.precision = r.precision, e.workload.tf32 = r.tf32, e.rules_version = r.rules_version;
+    e.workload.precision = r.precision, e.workload.tf32 = r.tf32, e.workload.rules = r.rules;
+    e.rules_version = r.rules_version;
     e.candidate_us = 100 / r.speedup;
     e.key = ContentHash(std::to_string(++number));
     if (r.outcome != "measured")
@@ -101,10 +103,11 @@ struct Fixture {
     store.AppendTurn(id, turn);
   }
 
-  std::vector<TaskRelated> Related(const std::string& op = "relu", int64_t size = 1 << 20) {
+  std::vector<TaskRelated> Related(const std::string& op = "relu", int64_t size = 1 << 20,
+                                   const std::string& rules = "kevin") {
     const Problem problem = ProblemOf(op, size);
     Workload workload;
-    workload.size = "small";
+    workload.size = "small", workload.rules = rules;
     return OpenMemory(path)->Related(TaskOf(problem), workload, kDevice, GraphOf);
   }
 };
@@ -175,6 +178,20 @@ TEST_CASE("only verdicts that stand, are measured, of the current rules and of t
   audit.purpose = "audit", audit.outcome = "wrong", audit.correct = false, audit.speedup.reset();
   f.store.AppendEvaluation(last, 1, audit, {judged.id});
   CHECK(f.Related()[0].speedup == Approx(1.5));
+}
+
+TEST_CASE("kernels under other rules are not related, whichever are faster") {
+  Fixture f;
+  f.Add({.speedup = 9, .rules = "open"});
+  CHECK(f.Related().empty());
+  f.Add({.setting = {{"UNROLL", 2}}, .speedup = 1.5});
+  CHECK(OpenMemory(f.path)->size() == 2);
+  REQUIRE(f.Related().size() == 1);
+  CHECK((f.Related()[0].speedup == Approx(1.5) && f.Related()[0].results.size() == 1));
+  const auto open = f.Related("relu", 1 << 20, "open");
+  REQUIRE(open.size() == 1);
+  CHECK(open[0].speedup == Approx(9));
+  CHECK(f.Related("relu", 1 << 20, "kernelbench").empty());
 }
 
 TEST_CASE("measurements of one text count together, and repetitions of a verdict not at all") {

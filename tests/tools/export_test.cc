@@ -56,6 +56,8 @@ TEST_CASE("schemas of other trainers as lines: verl's prompts, and trajectories 
   const auto lines = Lines(kevin({"export", "--format", "jsonl", "-o", "-"}).output);
   CHECK((first["advantage"] == lines[0]["advantage"] && first["return"] == lines[0]["return"]));
   CHECK(first["task"] == trajectories[2]["task"]);
+  CHECK((first["rules"] == "open" && prompts[0]["extra_info"]["rules"] == "open"));
+  CHECK((first["backend"] == "triton" && first["own_share"] == 0.75));
 
   Look(kevin.database)
       .Execute(("UPDATE episodes SET state = 'running' WHERE id = '" + kevin.episodes[0] + "'").c_str());
@@ -99,6 +101,8 @@ TEST_CASE("jsonl: a line a turn, with all that training needs") {
   CHECK((first["outcome"] == "measured" && first["speedup"] == 1.5 && first["reward"] == Approx(1.8)));
   CHECK(first["return"] == Approx(1.8));  // turn 2 earned nothing
   CHECK(first["reward_se"] == Approx(0.03));
+  CHECK((first["rules"] == "open" && first["backend"] == "triton" && first["own_share"] == 0.75));
+  CHECK((lines[1]["backend"].is_null() && lines[1]["own_share"].is_null()));
   CHECK((lines[1]["token_ids"].is_null() && lines[1]["speedup"].is_null() && lines[1]["reward"] == 0));
   CHECK(lines[4]["advantage"].get<double>() > first["advantage"].get<double>());
   const auto own = Lines(kevin({"export", "--format", "jsonl", "--scheme", "trloo", "-o", "-"}).output);
@@ -117,6 +121,25 @@ TEST_CASE("sft: the best kernel of each problem, or every correct one") {
   CHECK(Lines(kevin({"export", "--format", "sft", "--select", "correct", "--min-speedup", "1.51", "-o", "-"})
                   .output)
             .size() == 2);
+}
+
+TEST_CASE("the best kernel is one of each rules; --rules keeps those of one") {
+  const ExportFixture kevin;
+  Look(kevin.database)
+      .Execute(("UPDATE episodes SET rules = 'kevin' WHERE id = '" + kevin.episodes[0] + "'").c_str());
+  const auto exported = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"export", "-o", "-", "--format"});
+    return Lines(kevin(more).output);
+  };
+  const auto best = exported({"sft"});
+  REQUIRE(best.size() == 2);
+  CHECK((best[0]["rules"] == "kevin" && best[0]["speedup"] == 1.5 && best[0]["backend"] == "triton"));
+  CHECK((best[1]["rules"] == "open" && best[1]["speedup"] == 2.5 && best[1]["own_share"] == 0.75));
+  CHECK(exported({"sft", "--rules", "kevin"}).at(0) == best[0]);
+  CHECK(exported({"jsonl", "--rules", "kevin"}).size() == 2);
+  CHECK(exported({"jsonl", "--rules", "kernelbench"}).empty());
+  const Json pair = exported({"preference"}).at(0);
+  CHECK((pair["chosen_from"]["rules"] == "open" && pair["rejected_from"]["episode"] == kevin.episodes[1]));
 }
 
 TEST_CASE("preference: answers to the same prompt that differ beyond the measurement error") {

@@ -163,7 +163,7 @@ serve second
 model="--policy openai:scripted --base-url $url"
 expect 0 "turn 1/1  wrong" run --problem level1/19 --from best.py --turns 1 --memory kevin.db --db second.db $model
 grep -q "You start from this kernel" second/prompt-1.txt || fail "the start is not shown: $(cat second/prompt-1.txt)"
-expect 0 "turn 1/1  wrong" run --problem level1/19 --kind modelnew --prompts kernelbench --rules kernelbench --turns 1 --db second.db $model
+expect 0 "turn 1/1  refused" run --problem level1/19 --kind modelnew --prompts kernelbench --rules kernelbench --turns 1 --db second.db $model
 grep -q "Name your optimised architecture ModelNew" second/prompt-2.txt || fail "not KernelBench's form: $(cat second/prompt-2.txt)"
 expect 2 "kernelbench asks for ModelNew" run --problem level1/19 --kind triton --prompts kernelbench --turns 1 --db second.db $model
 expect 2 "use --size" run --problem level3/5 --kind modelnew --size small --turns 1 --db second.db $model
@@ -236,7 +236,7 @@ sed 's/class Model(/class ModelNew(/; /^def get/,$d' scaled.py >scaled_new.py
 expect 0 '"outcome":"measured".*"rules":"open"' bench scaled_new.py --problem mine/scaled --json
 sed 's/min=self.low/min=0.0/' scaled_new.py >scaled_wrong.py
 expect 0 'inputs default, rules open, on cpu' bench scaled_wrong.py --problem mine/scaled
-grep -q ' wrong ' out.txt || fail "not wrong: $(cat out.txt)"
+grep -q '^scaled_wrong.py  *wrong' out.txt || fail "not wrong: $(cat out.txt)"
 
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }
 echo "kinds in Python: ok"

@@ -1,7 +1,8 @@
-// The parts of a report's page: differences, numbers, charts, tables.
+// The parts of a report's page: differences, numbers, charts, tables; and the rules of its figures.
 
 #include "tests/catch.h"
 #include "tests/tools/command_line.h"
+#include "tests/trajectories/sample_records.h"
 #include "tools/report/charts.h"
 #include "tools/report/format.h"
 #include "tools/report/html.h"
@@ -98,6 +99,61 @@ TEST_CASE("charts of nothing are nothing, of one point a point") {
   LadderStep failed;
   failed.turn = 1;
   CHECK_FALSE(Contains(Ladder({failed}, 0), "nan"));
+}
+
+// An episode judged by the rules kevin and one by open, whose problem is the same.
+struct MixedRules {
+  TemporaryFolder folder;
+  std::string database = (folder / "kevin.db").string();
+
+  MixedRules() {
+    Store store = Store::Open(database, OpenMode::kCreate);
+    for (const std::string rules : {"kevin", "open"}) {
+      EpisodeRecord episode = SampleEpisode(store.BeginRun(SampleRun()));
+      episode.workload.rules = rules;
+      const std::string id = store.BeginEpisode(episode, SampleProblem());
+      store.AppendTurn(id, SampleTurn(1, rules == "open" ? 4 : 1.5));
+      store.FinishEpisode(id, {EpisodeState::kDone, "", 1, rules == "open" ? 4 : 1.5, 1, 5, "best.cpp", 1});
+    }
+  }
+  Result operator()(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"report", "--db", database});
+    return RunCommand({&AddReportCommand}, arguments);
+  }
+};
+
+TEST_CASE("a report names the rules of its figures, and warns where they mix several") {
+  const MixedRules kevin;
+  const std::string warning =
+      "the figures mix verdicts under different rules; --rules kevin reports on those of one, --by rules compares";
+  const std::string page_file = (kevin.folder / "report.html").string();
+  const std::string text = kevin({"--html", page_file}).output;
+  CHECK(Contains(text, "2 turns; rules kevin (1 episode), open (1 episode)"));
+  CHECK(Contains(text, "\nwarning: " + kevin.database + ": " + warning));
+  CHECK(Contains(text.substr(0, text.find("intervals:")), "rules\nlevel1/19"));  // of the best kernel
+  const std::string page = Bytes(page_file);
+  CHECK(Contains(page, "2 turns; rules kevin (1 episode), open (1 episode)"));
+  CHECK(Contains(page, "<b>Warning:</b> " + kevin.database + ": " + warning));
+  const Json event = Lines(kevin({"--json"}).output).at(0);
+  CHECK(event["rules"] == Json({{"kevin", 1}, {"open", 1}}));
+  CHECK(Contains(event["warning"].get<std::string>(), warning));
+}
+
+TEST_CASE("a report keeps rules apart where it is asked to") {
+  const MixedRules kevin;
+  const std::string page_file = (kevin.folder / "report.html").string();
+  const std::string text = kevin({"--rules", "kevin", "--html", page_file}).output;
+  CHECK(Contains(text, "1 problem, 1 episode, 1 turn; rules kevin"));
+  CHECK_FALSE(Contains(text, "rules kevin ("));
+  CHECK_FALSE(Contains(text, "warning"));
+  CHECK_FALSE(Contains(Bytes(page_file), "Warning"));
+  const auto sides = Lines(kevin({"--by", "rules", "--json"}).output);
+  REQUIRE(sides.size() == 3);
+  CHECK((sides[0]["side"] == "rules kevin" && sides[0]["metrics"]["mean_avg"]["value"] == Approx(1.5)));
+  CHECK((sides[1]["side"] == "rules open" && sides[1]["metrics"]["mean_avg"]["value"] == Approx(4)));
+  CHECK((sides[0]["warning"].is_null() && sides[1]["rules"] == Json({{"open", 1}})));
+  CHECK(Contains(kevin({"--rules", "kernelbench"}).error, "that were judged by --rules kernelbench"));
+  CHECK(kevin({"--rules", "own"}).code == 2);
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ TEST_CASE("figures: episodes and turns as they stand today") {
   const EpisodeFigures& e = all.episodes[0];
   CHECK((e.id == first && e.run == run && e.policy == "search" && e.state == "done" && e.workload.tf32));
   CHECK((e.best_turn == 1 && e.best_speedup == 1.4 && e.best_log_se == 0.02 && e.seconds == 12.5));
+  CHECK((e.workload.size == "small" && e.workload.rules == "open" && e.turns_asked == 8));
   CHECK(e.device_s == 1.0);  // four evaluations of a quarter of a second; the failed one has none
   CHECK((e.first_turn == 0 && e.turn_count == 3));
   CHECK((all.turns[0].outcome == OutcomeKind::kMeasured && all.turns[0].speedup == 1.5));

@@ -124,7 +124,14 @@ void AddRecordsOptions(CLI::App* command, RecordsOptions* o) {
       ->allow_extra_args(false)
       ->group(group);
   command->add_option("--problems", o->problems, "Only problems whose ids begin so: level1/")->group(group);
-  command->add_option("--select", o->select, "Which turns (default: sft best, the others all)")
+  command
+      ->add_option("--rules", o->rules,
+                   "Only episodes judged by these rules (kevin collect --help describes them)")
+      ->check(CLI::IsMember({"kevin", "kernelbench", "open"}))
+      ->group(group);
+  command
+      ->add_option("--select", o->select,
+                   "Which turns; best: of each problem and rules (default: sft best, the others all)")
       ->check(CLI::IsMember({"best", "correct", "all"}))
       ->group(group);
   command
@@ -144,6 +151,7 @@ int ExportRecords(const RecordsOptions& options) {
   const bool is_parquet = options.format == "parquet";
   RecordsRequest request;
   request.databases = options.databases, request.runs = options.runs, request.problems = options.problems;
+  request.rules = options.rules;
   request.scheme = SchemeFrom(options.scheme), request.selection = SelectionOf(options);
   request.min_speedup = options.min_speedup, request.pairs = options.pairs;
   request.accept = options.accept;

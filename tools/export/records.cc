@@ -81,7 +81,8 @@ void ChosenTurns::AddSource(const RecordsRequest& request, Source& source) {
     chosen.store = &source.store;
     chosen.figures = &e;
     chosen.problem = &source.figures.problems[static_cast<size_t>(e.problem)];
-    const bool is_wanted = chosen.problem->id.starts_with(request.problems);
+    const bool is_wanted = chosen.problem->id.starts_with(request.problems) &&
+                           (request.rules.empty() || e.workload.rules == request.rules);
     for (size_t i = e.first_turn; i < e.first_turn + e.turn_count; ++i) {
       const TurnFigures& t = source.figures.turns[i];
       if (t.turn == 0) continue;
@@ -93,13 +94,13 @@ void ChosenTurns::AddSource(const RecordsRequest& request, Source& source) {
   }
 }
 
-// The fastest turn of each problem; a confirmed winner counts with its confirmed speed-up.
+// The fastest turn of each problem and rules; a confirmed winner counts with its confirmed speed-up.
 void ChosenTurns::KeepBest() {
   struct Best {
     size_t episode = 0, turn = 0;
     double speedup = 0;
   };
-  std::map<std::string, Best> best;
+  std::map<std::pair<std::string, std::string>, Best> best;
   for (size_t e = 0; e < episodes_.size(); ++e) {
     const EpisodeFigures& figures = *episodes_[e].figures;
     for (size_t t = 0; t < episodes_[e].turns.size(); ++t) {
@@ -107,12 +108,12 @@ void ChosenTurns::KeepBest() {
           episodes_[e].turns[t].turn == figures.best_turn && !std::isnan(figures.best_speedup);
       if (figures.best_turn >= 0 && !is_winner) continue;
       const double speedup = is_winner ? figures.best_speedup : episodes_[e].turns[t].speedup;
-      Best& leader = best[episodes_[e].problem->id];
+      Best& leader = best[{episodes_[e].problem->id, figures.workload.rules}];
       if (speedup > leader.speedup) leader = {e, t, speedup};
     }
   }
   std::vector<std::vector<ChosenTurn>> kept(episodes_.size());
-  for (const auto& [problem, leader] : best) {
+  for (const auto& [question, leader] : best) {
     if (leader.speedup > 0) kept[leader.episode].push_back(episodes_[leader.episode].turns[leader.turn]);
   }
   for (size_t e = 0; e < episodes_.size(); ++e) episodes_[e].turns = std::move(kept[e]);
@@ -141,11 +142,14 @@ Json Answer(const TurnRecord& turn) {
 }  // namespace
 
 Json PlaceJson(const ChosenEpisode& e, int turn) {
-  return {{"problem", e.problem->id},
-          {"run", e.figures->run},
-          {"episode", e.figures->id},
-          {"turn", turn},
-          {"policy", e.figures->policy}};
+  return {{"problem", e.problem->id},    {"run", e.figures->run},
+          {"episode", e.figures->id},    {"turn", turn},
+          {"policy", e.figures->policy}, {"rules", e.figures->workload.rules}};
+}
+
+void AddPythonJson(const EvaluationRecord& verdict, Json* line) {
+  (*line)["backend"] = OrNull(verdict.backend);
+  (*line)["own_share"] = OrNull(verdict.own_share);
 }
 
 void AddAttributionJson(const TurnAttribution& a, Json* line) {
@@ -185,6 +189,7 @@ Json TurnLine(const ChosenEpisode& e, const ChosenTurn& chosen, const TurnRecord
   line["speedup_high"] = v.speedup ? Json(v.speedup->high) : Json(nullptr);
   line["log_se"] = v.speedup ? OrNull(v.speedup->log_se) : Json(nullptr);
   line["shapes"] = ShapesJson(v.shapes);
+  AddPythonJson(v, &line);
   AddAttributionJson(chosen.attribution, &line);
   return line;
 }
@@ -253,6 +258,7 @@ RecordsWritten WriteSft(const RecordsRequest& request, const WriteLine& write) {
     line["messages"].push_back(Answer(record));
     line.update(PlaceJson(e, t.turn));
     line["speedup"] = std::isnan(t.speedup) ? Json(nullptr) : Json(t.speedup);
+    AddPythonJson(record.evaluation, &line);
     AddAttributionJson(t.attribution, &line);
     write(line);
     written.lines++;
@@ -264,7 +270,7 @@ RecordsWritten WritePreferences(const RecordsRequest& request, const WriteLine& 
   const ChosenTurns chosen(request);
   std::map<std::string, std::vector<Answered>> by_prompt;
   ForEachTurn(chosen, [&](const ChosenEpisode& e, const ChosenTurn& t, const TurnRecord& record) {
-    by_prompt[PromptHash(record)].push_back({&e, t});
+    by_prompt[e.figures->workload.rules + PromptHash(record)].push_back({&e, t});
   });
   RecordsWritten written = chosen.BeginWritten();
   for (auto& [prompt, answers] : by_prompt) {

@@ -15,12 +15,13 @@
 
 namespace kevin {
 
-// What `--select` says: the best kernel of each problem, all correct ones, or every turn.
+// What `--select` says: the best kernel of each problem and rules (Workload::rules), all correct ones, or every turn.
 enum class Selection { kBest, kCorrect, kAll };
 
 struct RecordsRequest {
   std::vector<std::string> databases, runs;  // runs: ids or unique beginnings; empty: all
   std::string problems;                      // only ids that begin so
+  std::string rules;                         // only episodes judged by these; empty: all
   Scheme scheme;                             // for returns and advantages
   Selection selection = Selection::kAll;
   double min_speedup = 0;   // of the correct kernels that are selected
@@ -40,7 +41,7 @@ struct RecordsOptions {
   std::string format;  // "jsonl", "parquet", "sft", "preference", "kernelbench"; empty: a kernel is exported
   std::string schema;  // "sft", "preference", "prompts", "trajectory"; of jsonl and parquet
   std::vector<std::string> databases, runs;
-  std::string problems, select;  // select is empty: as the format needs
+  std::string problems, rules, select;  // select is empty: as the format needs
   SchemeOptions scheme;
   double min_speedup = 0;
   int pairs = 1;
@@ -59,7 +60,7 @@ using WriteLine = std::function<void(const Json& line)>;
 RecordsWritten WriteJsonLines(const RecordsRequest& request, const WriteLine& write);
 // {"messages": [..., {"role": "assistant", "content": ...}], ...}
 RecordsWritten WriteSft(const RecordsRequest& request, const WriteLine& write);
-// {"prompt": [...], "chosen": [...], "rejected": [...], ...}: two answers to the very same prompt whose
+// {"prompt": [...], "chosen": [...], "rejected": [...], ...}: two answers to the very same prompt, by the same rules, whose
 // scores differ by more than twice their measurement error.
 RecordsWritten WritePreferences(const RecordsRequest& request, const WriteLine& write);
 
@@ -120,7 +121,9 @@ using UseTurn = std::function<void(const ChosenEpisode&, const ChosenTurn&, cons
 void ForEachTurn(const ChosenTurns& chosen, const UseTurn& use);
 
 Json PromptMessagesJson(const TurnRecord& turn);         // the prompt
-Json PlaceJson(const ChosenEpisode& episode, int turn);  // problem, run, episode, turn, policy
+Json PlaceJson(const ChosenEpisode& episode, int turn);  // problem, run, episode, turn, policy, rules
+// backend, own_share (agent/events.h): of kernels in Python, else null.
+void AddPythonJson(const EvaluationRecord& verdict, Json* line);
 // reward, reward_se, return, advantage; the last two are null where they are not known.
 void AddAttributionJson(const TurnAttribution& attribution, Json* line);
 std::string PromptHash(const TurnRecord& turn);  // equal for equal prompts

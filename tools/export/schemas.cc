@@ -15,9 +15,9 @@ Json PromptRow(const ChosenEpisode& e, const TurnRecord& turn, int64_t index) {
   const EpisodeFigures& f = *e.figures;
   Json row = {{"data_source", "kevin"}, {"prompt", PromptMessagesJson(turn)}, {"ability", "kernels"}};
   row["reward_model"] = {{"style", "rule"}, {"ground_truth", e.problem->id}};
-  row["extra_info"] = {{"index", index},    {"problem", e.problem->id}, {"name", e.problem->name},
-                       {"kind", f.kind},    {"size", f.workload.size},  {"precision", f.workload.precision},
-                       {"device", f.device}};
+  row["extra_info"] = {{"index", index},     {"problem", e.problem->id}, {"name", e.problem->name},
+                       {"kind", f.kind},     {"size", f.workload.size},  {"precision", f.workload.precision},
+                       {"device", f.device}, {"rules", f.workload.rules}};
   return row;
 }
 
@@ -32,6 +32,7 @@ Json TrajectoryRow(const ChosenEpisode& e, const ChosenTurn& chosen, const TurnR
   AddAttributionJson(chosen.attribution, &row);
   row["outcome"] = t.evaluation.outcome, row["correct"] = t.evaluation.correct;
   row["speedup"] = t.evaluation.speedup ? Json(t.evaluation.speedup->value) : Json(nullptr);
+  AddPythonJson(t.evaluation, &row);
   row["stop_reason"] = t.stop_reason;
   row["temperature"] = OrNull(t.sampling.temperature), row["top_p"] = OrNull(t.sampling.top_p);
   row["top_k"] = OrNull(t.sampling.top_k), row["min_p"] = OrNull(t.sampling.min_p);

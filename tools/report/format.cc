@@ -96,6 +96,24 @@ std::string MoneyText(const Side& side) {
   return text;
 }
 
+std::string SideRulesText(const Side& side) {
+  std::string text;
+  for (const auto& [rules, episodes] : side.rules) {
+    text += text.empty() ? "rules " : ", ";
+    text += rules;
+    if (side.rules.size() > 1)
+      text += fmt::format(" ({} episode{})", CountText(episodes), episodes == 1 ? "" : "s");
+  }
+  return text;
+}
+
+std::string MixedRulesWarning(const Side& side) {
+  if (side.rules.size() < 2) return "";
+  return fmt::format(
+      "{}: the figures mix verdicts under different rules; --rules {} reports on those of one, --by rules compares them",
+      side.name, side.rules.begin()->first);
+}
+
 namespace {
 
 size_t Width(const std::string& cell) {

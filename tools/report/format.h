@@ -19,6 +19,10 @@ std::string CountText(int64_t n);  // "1,234,567"
 std::string SpanText(double s);    // "1.2 s", "3 min 20 s", "5 h 12 min"
 // "cost $12.3", "cost $12.3 without 4 of 400 requests, whose cost is unknown", "cost of 28 requests unknown".
 std::string MoneyText(const Side& side);
+// By which the side's episodes were judged: "rules kevin", "rules kevin (3 episodes), open (1 episode)"; "" without episodes.
+std::string SideRulesText(const Side& side);
+// A side whose figures mix several rules: what that means and the next step, without a line end. "": it does not.
+std::string MixedRulesWarning(const Side& side);
 
 // "better" or "worse" where a tested metric differs beyond chance at the report's confidence; else "".
 std::string SignificanceWord(const Report& report, size_t metric, const Difference& difference);

@@ -57,12 +57,15 @@ std::string SideSummary(const Report& report, size_t side) {
   const Side& s = report.sides[side].side;
   std::string facts = fmt::format("{} problems, {} episodes, {} turns", s.problems.size(),
                                   CountText(s.episodes), CountText(s.turns));
+  if (!s.rules.empty()) facts += "; " + SideRulesText(s);
   if (s.unconfirmed > 0)
     facts += fmt::format("; {} best kernels were not measured again; their speed-ups are too high",
                          CountText(s.unconfirmed));
   if (s.unfinished > 0) facts += fmt::format("; {} episodes are not done", CountText(s.unfinished));
   if (s.cost_usd > 0 || s.unknown_costs > 0) facts += "; " + MoneyText(s);
+  const std::string warning = MixedRulesWarning(s);
   return fmt::format("<h3>{}</h3><p class=\"quiet\">{}</p>", SideMark(report, side), facts) +
+         (warning.empty() ? "" : fmt::format("<p><b>Warning:</b> {}</p>", Escaped(warning))) +
          Tiles(report, side);
 }
 

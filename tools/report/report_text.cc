@@ -39,6 +39,7 @@ std::string SideFacts(const SideReport& one) {
   std::string text = fmt::format("{}: {} problem{}, {} episode{}, {} turn{}", s.name, s.problems.size(),
                                  Plural(static_cast<int64_t>(s.problems.size())), CountText(s.episodes),
                                  Plural(s.episodes), CountText(s.turns), Plural(s.turns));
+  if (!s.rules.empty()) text += "; " + SideRulesText(s);
   if (s.unfinished > 0) text += fmt::format("; {} episodes are not done", CountText(s.unfinished));
   if (s.unconfirmed > 0) {
     text +=
@@ -49,7 +50,9 @@ std::string SideFacts(const SideReport& one) {
   if (s.cut_off > 0) text += fmt::format("; {} replies were cut off", CountText(s.cut_off));
   text += ReplyFormsText(s);
   if (s.cost_usd > 0 || s.unknown_costs > 0) text += "; " + MoneyText(s);
-  return text + "\n";
+  text += "\n";
+  const std::string warning = MixedRulesWarning(s);
+  return warning.empty() ? text : text + "warning: " + warning + "\n";
 }
 
 std::string MetricTable(const Report& report) {
@@ -204,6 +207,9 @@ std::pair<std::string, std::string> BestCells(Store& store, const EpisodeRecord&
 std::string BestKernelsText(const Report& report, const ChosenSides& chosen) {
   Rows rows = {{"problem", "name", "best (99 % interval)", "turn", "episode"}};
   const bool many = report.sides.size() > 1;
+  const bool mixed = std::any_of(report.sides.begin(), report.sides.end(),
+                                 [](const SideReport& one) { return one.side.rules.size() > 1; });
+  if (mixed) rows[0].push_back("rules");
   if (many) rows[0].push_back("side");
   for (size_t side = 0; side < report.sides.size(); ++side) {
     for (const SideProblem& problem : report.sides[side].side.problems) {
@@ -211,13 +217,15 @@ std::string BestKernelsText(const Report& report, const ChosenSides& chosen) {
           std::max_element(problem.episodes.begin(), problem.episodes.end(),
                            [](const SideEpisode& a, const SideEpisode& b) { return a.value < b.value; });
       std::vector<std::string> row = {problem.id, problem.name, "no correct kernel", "-", "-"};
+      std::string rules = "-";
       if (best != problem.episodes.end() && best->value > 0) {
         const ReportSource& source = chosen.sources[chosen.source_of[side]];
         const EpisodeRecord episode =
             source.store->FindEpisode(source.figures.episodes[best->figures_episode].id);
         std::tie(row[2], row[3]) = BestCells(*source.store, episode, *best);
-        row[4] = episode.id;
+        row[4] = episode.id, rules = episode.workload.rules;
       }
+      if (mixed) row.push_back(rules);
       if (many) row.push_back(report.sides[side].side.name);
       rows.push_back(std::move(row));
     }
@@ -283,7 +291,9 @@ Json SideJson(const Report& report, size_t index) {
                 {"unconfirmed", s.unconfirmed},
                 {"unfinished", s.unfinished},
                 {"cached", s.cached},
-                {"cut_off", s.cut_off}};
+                {"cut_off", s.cut_off},
+                {"rules", s.rules},
+                {"warning", OrNull(MixedRulesWarning(s))}};
   for (size_t i = 0; i < s.outcomes.size(); ++i)
     event["outcomes"][OutcomeKindName(static_cast<OutcomeKind>(i))] = s.outcomes[i];
   for (size_t i = 1; i < kReplyForms; ++i)

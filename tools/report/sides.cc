@@ -31,6 +31,7 @@ std::string SideName(const std::string& by, const Figures& figures, const Episod
   if (by == "policy") return e.policy;
   if (by == "model") return ModelOf(figures, e);
   if (by == "device") return e.device;
+  if (by == "rules") return "rules " + e.workload.rules;
   return database;
 }
 
@@ -82,8 +83,10 @@ void CountLeftOut(Store& store, const ProblemFigures& problem, const char* flag,
   ++place->episodes;
 }
 
-std::string WhyNothing(const std::vector<std::string>& names, const ChosenSides& chosen) {
+std::string WhyNothing(const std::vector<std::string>& names, const SideRequest& request,
+                       const ChosenSides& chosen) {
   std::string why = fmt::format("there are no episodes to report on in {}", fmt::join(names, ", "));
+  if (!request.rules.empty()) why += fmt::format(" that were judged by --rules {}", request.rules);
   for (const LeftOutProblem& one : chosen.left_out)
     why += fmt::format("; {} does not count: {}", one.id, one.reason);
   if (!chosen.doubtful_verdicts.empty()) why += "; " + chosen.doubtful_verdicts;
@@ -114,6 +117,7 @@ ChosenSides ChooseSides(const SideRequest& request) {
       const EpisodeFigures& episode = source.figures.episodes[e];
       const ProblemFigures& problem = source.figures.problems[static_cast<size_t>(episode.problem)];
       if (!problem.id.starts_with(request.problems)) continue;
+      if (!request.rules.empty() && episode.workload.rules != request.rules) continue;
       if (const char* flag = FlagAgainst(problem, episode); flag && !request.inadmissible) {
         CountLeftOut(*source.store, problem, flag, &chosen.left_out);
         continue;
@@ -131,7 +135,7 @@ ChosenSides ChooseSides(const SideRequest& request) {
   }
   chosen.doubtful_verdicts = LeftOutText(doubtful_verdicts, names);
   if (chosen.sides.empty()) {
-    throw Error(ExitCode::kBadRequest, WhyNothing(names, chosen),
+    throw Error(ExitCode::kBadRequest, WhyNothing(names, request, chosen),
                 "kevin show lists what a database has; kevin run makes an episode");
   }
   return chosen;

@@ -12,9 +12,10 @@ namespace kevin {
 
 struct SideRequest {
   std::vector<std::string> databases = {"kevin.db"};
-  std::vector<std::string> runs;    // ids or unique beginnings, or "latest"; empty: all
-  std::string by;                   // "run", "policy", "model", "device", "db", "all"; empty: as fits
-  std::string problems;             // only ids that begin so; empty: all
+  std::vector<std::string> runs;  // ids or unique beginnings, or "latest"; empty: all
+  std::string by;                 // "run", "policy", "model", "device", "rules", "db", "all"; empty: as fits
+  std::string problems;           // only ids that begin so; empty: all
+  std::string rules;              // only episodes judged by these (Workload::rules); empty: all
   std::optional<TokenPrice> price;  // in place of the costs stored with requests
   bool inadmissible = false;        // also problems that were flagged so when the episode was made
   AcceptedVerdicts accept;          // of doubtful ones

@@ -101,6 +101,7 @@ namespace {
 constexpr size_t kHashBlock = 64;
 constexpr size_t kChunk = size_t{16} << 20;  // between looks at `cancel`
 constexpr unsigned kMostThreads = 8;
+constexpr size_t kSampleBytes = 256, kSamples = 4;  // of a tensor
 
 class Sha256 {
  public:
@@ -167,6 +168,14 @@ std::string HashUnless(const std::atomic<bool>& cancel, std::span<const std::byt
   return hash.Finish();
 }
 
+std::string HashOfSamples(std::span<const std::byte> bytes) {
+  if (bytes.size() <= kSamples * kSampleBytes) return Sha256OfBytes(bytes);
+  Sha256 hash;
+  for (size_t i = 0; i < kSamples; ++i)
+    hash.Add(bytes.subspan((bytes.size() - kSampleBytes) * i / (kSamples - 1), kSampleBytes));
+  return hash.Finish();
+}
+
 std::string LineOf(const TensorBytes& tensor, const std::string& hash) {
   return fmt::format("{} {} [{}] {}\n", tensor.name, NameOf(tensor.type), fmt::join(tensor.shape, ", "),
                      hash);
@@ -207,6 +216,18 @@ std::string HashOfTensors(const std::vector<TensorBytes>& tensors, const std::at
   std::sort(lines.begin(), lines.end());
   const std::string text = fmt::format("{}", fmt::join(lines, ""));
   return Sha256OfBytes(std::as_bytes(std::span(text)));
+}
+
+std::string SampledFolderHash(const std::filesystem::path& model_folder) {
+  try {
+    const Checkpoint weights = Checkpoint::Open(model_folder);
+    std::string text = Sha256OfFile(model_folder / "config.json") + "\n";
+    for (const auto& [name, stored] : weights.Tensors())
+      text += LineOf({name, stored.type, stored.shape, stored.bytes}, HashOfSamples(stored.bytes));
+    return Sha256OfBytes(std::as_bytes(std::span(text))).substr(0, 16);
+  } catch (const std::exception&) {
+    return "";  // loading the weights reports the error
+  }
 }
 
 FolderHash::FolderHash(std::filesystem::path model_folder) {

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "env/error.h"
 #include "policies/local/files/safetensors.h"
@@ -46,6 +47,34 @@ void WriteShare(const fs::path& folder, const Optimizer& optimizer, const Ranks&
   WriteTensors(folder, tensors, options);
 }
 
+// Of all ranks; by rank 0, after they wrote them. By a listing: a network file system may not yet know a name that it looked
+// up before.
+void RequireShares(const fs::path& folder, int ranks) {
+  std::set<std::string> there;
+  std::error_code none;
+  for (fs::directory_iterator entry(folder, none), end; entry != end; entry.increment(none))
+    there.insert(entry->path().filename());
+  std::vector<int> missing;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (!there.contains(StoredShares::FileOf(rank, ranks) + ".safetensors")) missing.push_back(rank);
+  }
+  if (missing.empty()) return;
+  throw Error(
+      ExitCode::kBroken,
+      fmt::format("the checkpoint is not whole: {} has no share (optimizer-N-of-{}.safetensors) of rank {}; "
+                  "older checkpoints stay",
+                  folder.string(), ranks, fmt::join(missing, ", ")),
+      kShareOutput);
+}
+
+// By every rank, because each may have a folder of its own; by all at once where they have one.
+void RemoveShares(const fs::path& folder) {
+  std::error_code ignored;
+  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored))
+    fs::remove_all(entry->path(), ignored);
+  fs::remove(folder, ignored);
+}
+
 std::vector<fs::path> Checkpoints(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code none;
@@ -78,8 +107,10 @@ void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t s
   } else {
     model.Save(folder.Path() / "model", options.model);
   }
-  for (const auto& entry : fs::directory_iterator(shares))
-    fs::rename(entry.path(), folder.Path() / entry.path().filename());
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string share = StoredShares::FileOf(rank, ranks) + ".safetensors";
+    fs::rename(shares / share, folder.Path() / share);
+  }
   const nlohmann::json about = {{"steps", steps}, {"ranks", ranks}, {"options", ToJson(options)}};
   folder.WriteText("trainer.json", about.dump(2) + "\n");
   folder.Commit();
@@ -132,6 +163,28 @@ std::string AdaptersText(const TrainOptions& o) {
                      fmt::join(TargetsOf(o.lora), ","));
 }
 
+// Compares what is known of both. `require_same(next, text)` compares the texts of both runs' options.
+template <class RequireSame>
+void RequireSameModel(const TrainedModel& then, const TrainedModel& now, const RequireSame& require_same) {
+  const auto differ = [](const std::string& a, const std::string& b) {
+    return !a.empty() && !b.empty() && a != b;
+  };
+  if (differ(then.fingerprint, now.fingerprint))
+    require_same("give the model that the run began with, in whichever folder", [](const TrainOptions& o) {
+      return fmt::format("with --model {} (fingerprint {})", o.model, o.trained.fingerprint);
+    });
+  if (differ(then.reference, now.reference))
+    require_same("give the reference that the run began with, in whichever folder",
+                 [](const TrainOptions& o) {
+                   return fmt::format("with --reference {} (fingerprint {})",
+                                      o.reference.empty() ? o.model : o.reference, o.trained.reference);
+                 });
+  if (differ(then.dtype, now.dtype))
+    require_same("give the --dtype that the run began with", [](const TrainOptions& o) {
+      return fmt::format("with weights in {} (--dtype)", o.trained.dtype);
+    });
+}
+
 // Reads trainer.json of a checkpoint that a run with the options `asked` for goes on from.
 About ReadSame(const fs::path& folder, const TrainOptions& asked) {
   About about = ReadAbout(folder);
@@ -151,6 +204,8 @@ About ReadSame(const fs::path& folder, const TrainOptions& asked) {
     return fmt::format("with {} updates a step", o.updates_per_step);
   });
   require_same(options, AdaptersText);
+  require_same(options, [](const TrainOptions& o) { return "with --quantization " + o.quantization; });
+  RequireSameModel(earlier.trained, asked.trained, require_same);
   if (earlier.data.fingerprint.empty() || asked.data.fingerprint.empty()) return about;
   require_same(options,
                [](const TrainOptions& o) { return fmt::format("with --batch {}", o.units_per_step); });
@@ -179,11 +234,12 @@ std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& mod
   try {
     OnAllRanks(ranks, [&] { Written([&] { WriteShare(shares, optimizer, ranks); }); });
     OnAllRanks(ranks, [&] {
-      if (ranks.Rank() == 0) Written([&] { Assemble(options, model, steps, shares, ranks.Size()); });
+      if (ranks.Rank() != 0) return;
+      RequireShares(shares, ranks.Size());
+      Written([&] { Assemble(options, model, steps, shares, ranks.Size()); });
     });
   } catch (const Error&) {
-    std::error_code ignored;  // no rank writes there any more
-    if (ranks.Rank() == 0) fs::remove_all(shares, ignored);
+    RemoveShares(shares);  // no rank writes there any more
     throw;
   }
   return (FolderOf(options) / NameOfStep(steps)).string();
@@ -192,6 +248,20 @@ std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& mod
 std::string NewestCheckpoint(const std::string& output) {
   const std::vector<fs::path> all = Checkpoints(fs::path(output) / "checkpoints");
   return all.empty() ? "" : all.back().string();
+}
+
+std::string CheckpointToResume(const TrainOptions& options, Ranks& ranks) {
+  const std::string own = options.resume ? NewestCheckpoint(options.output) : "";
+  const std::vector<std::string> all = ExchangeTexts(ranks, fs::path(own).filename());
+  const auto named = [](const std::string& name) { return name.empty() ? "no checkpoint" : name; };
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw Error(ExitCode::kBadRequest,
+                fmt::format("{}: rank 0 goes on from {}, rank {} from {}", FolderOf(options).string(),
+                            named(all[0]), rank, named(all[rank])),
+                kShareOutput);
+  }
+  return own;
 }
 
 int64_t StepsOf(const std::string& folder) { return ReadAbout(folder).steps; }

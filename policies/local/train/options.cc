@@ -108,12 +108,15 @@ void VisitAll(Options& o, const Visit& visit) {
   VisitParts(o, visit);
   visit("longest_tokens", o.data.longest_tokens), visit("units", o.data.units);
   visit("fingerprint", o.data.fingerprint);
+  visit("model_fingerprint", o.trained.fingerprint);
+  visit("reference_fingerprint", o.trained.reference), visit("weights_dtype", o.trained.dtype);
   visit("steps", o.steps), visit("units_per_step", o.units_per_step);
   visit("updates_per_step", o.updates_per_step);
   visit("units_per_update", o.units_per_update);
   visit("micro_tokens", o.micro_tokens), visit("logits_tokens", o.logits_tokens);
   visit("checkpoint_every", o.checkpoint_every), visit("keep", o.keep);
   visit("gap_limit", o.gap_limit);
+  visit("judge_bytes", o.judge_bytes), visit("judges_meanwhile", o.judges_meanwhile);
   visit("seed", o.seed), visit("from_base", o.from_base), visit("resume", o.resume);
 }
 

@@ -86,6 +86,18 @@ struct LearntData {
   std::string fingerprint;
 };
 
+// Which model a run trains, for the check that a resumed run trains the same; filled in by the trainer. Empty: unknown, or
+// the checkpoint was written before these were stored.
+struct TrainedModel {
+  std::string fingerprint;  // of `model`, wherever its folder is (files/weights_hash.h)
+  std::string reference;    // likewise, of a reference that is loaded
+  std::string dtype;        // of the weights in training
+};
+
+// The next step where ranks turn out not to have a common --out.
+inline constexpr const char* kShareOutput =
+    "start all ranks with the same options, and --out on a file system that they share";
+
 struct TrainOptions {
   std::string model;      // Hugging Face folder
   std::string reference;  // for KL and preferences; empty: the model at the start
@@ -104,6 +116,7 @@ struct TrainOptions {
   AdamOptions adam;
   LoraOptions lora;
   LearntData data;
+  TrainedModel trained;
   int64_t steps = 40;
   int units_per_step = 8;  // that a batch is made of (agent/train): tasks, answers or pairs
   int updates_per_step = 2;
@@ -120,7 +133,9 @@ struct TrainOptions {
   // The most by which the log-probabilities of trainer and sampler may differ, mean over a step's tokens; beyond
   // it a step is an error. 0: no limit.
   double gap_limit = 0;
-  bool resume = false;  // from the newest checkpoint in `output`, if any
+  int64_t judge_bytes = 0;        // that judging takes on the device that trains; 0: nothing is judged there
+  bool judges_meanwhile = false;  // also during a step: turns are made ahead
+  bool resume = false;            // from the newest checkpoint in `output`, if any
 };
 
 // Log-probabilities are compared with those of a reference model.

@@ -30,8 +30,14 @@ struct SamplingOptions {
 nlohmann::json ToJson(const SamplingOptions& options);
 SamplingOptions SamplingOptionsFromJson(const nlohmann::json& json);
 
-// Adds what sampling needs to the request for a memory plan of `trainer`, a device. `free_bytes`: available on another device
-// that has the second set.
+// Why a model cannot be sampled by so many ranks together; empty: it can.
+struct CannotSplit {
+  std::string reason, next;
+};
+CannotSplit WhyNotSplit(const ModelConfig& config, const std::string& quantization, int ranks);
+
+// Adds what sampling needs to the request for a memory plan of `trainer`, a device, and what judging needs on another device
+// that has the second set. `free_bytes`: available there.
 void RequestSampling(const ModelConfig& config, const std::string& trainer, const SamplingOptions& sampling,
                      const std::function<int64_t(const std::string& device)>& free_bytes,
                      TrainPlanRequest* request);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "env/error.h"
 #include "env/printable.h"
+#include "policies/local/files/weights_hash.h"
 #include "policies/local/model/device.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/ranks.h"
@@ -53,6 +55,25 @@ ModelOptions ModelOptionsFor(const TrainOptions& options) {
   model.trainable = options.lora.rank == 0;
   model.checkpoint_layers = options.recompute;
   return model;
+}
+
+TrainedModel TrainedModelOf(const TrainOptions& options) {
+  TrainedModel model;
+  model.fingerprint = SampledFolderHash(options.model), model.dtype = NameOf(TypeFor(options));
+  if (LoadsReference(options))
+    model.reference = options.reference.empty() ? model.fingerprint : SampledFolderHash(options.reference);
+  return model;
+}
+
+// The ranks of this machine: those that share its main memory.
+int RanksHere(Ranks& ranks) {
+  std::string machine;
+  if (!std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), machine)) {
+    machine.resize(256);
+    gethostname(machine.data(), machine.size() - 1);
+  }
+  const std::vector<std::string> all = ExchangeTexts(ranks, machine);
+  return static_cast<int>(std::count(all.begin(), all.end(), machine));
 }
 
 // Makes a GPU the current device.
@@ -106,7 +127,8 @@ class Service {
         kRankSeconds, at::Device(options.device),
         [](const std::string& line) { fmt::print(stderr, "kevin-trainer: {}\n", Printable(line)); },
         on_lost_);
-    const std::string checkpoint = options.resume ? NewestCheckpoint(options.output) : "";
+    const std::string checkpoint = CheckpointToResume(options, *ranks_);
+    options.trained = TrainedModelOf(options);
     if (!checkpoint.empty()) RequireSameOptions(checkpoint, options);  // before its weights are read
     Plan(&options, sampling);
     // from_base needs the weights of the base; a checkpoint's weights come with its optimiser.
@@ -150,12 +172,15 @@ class Service {
     const at::Device device(options->device);
     const ModelConfig config = ReadModelConfig(options->model);
     TrainPlanRequest request;
-    request.ranks = ranks_->Size(), request.device_bytes = FreeBytesOf(device);
+    request.ranks = ranks_->Size(), request.ranks_here = RanksHere(*ranks_);
+    request.device_bytes = FreeBytesOf(device), request.main_bytes = FreeBytesOf(at::kCPU);
     request.has_reference = LoadsReference(*options);
+    request.judge_bytes = options->judge_bytes, request.judges_meanwhile = options->judges_meanwhile;
     if (sampling != nullptr) {
       RequestSampling(config, options->device, *sampling, FreeBytesOn, &request);
       OpenCuda(device);  // the current one again
     }
+    if (device.is_cpu()) ShareMainMemory(&request);
     ranks_->Wait();  // before the first one loads what takes memory of the others' devices
     options->split_sampler = IsSplit(config, *options, request);
     options->choose_split_sampler = false;
@@ -165,7 +190,7 @@ class Service {
     if (ranks_->Rank() == 0) fmt::print(stderr, "kevin-trainer: {}\n", Printable(plan.text));
     if (plan.fits) return;
     // The plan is an estimate: what it misses by little is tried.
-    if ((device.is_cuda() && plan.needed > request.device_bytes) ||
+    if ((device.is_cuda() && !plan.may_be_tried) ||
         (request.copies.device.starts_with("cuda") && plan.there > request.copies.there_bytes))
       throw Error(ExitCode::kMachine, plan.text, plan.next);
     if (ranks_->Rank() == 0) fmt::print(stderr, "kevin-trainer: {}\n", Printable(plan.next));

@@ -9,8 +9,8 @@
 
 #include "env/error.h"
 #include "policies/local/model/build_weights.h"
+#include "policies/local/train/sampling_options.h"
 #include "policies/local/train/sharded_weights.h"
-#include "policies/local/train/train_plan.h"
 
 namespace kevin::local {
 namespace {

@@ -20,7 +20,7 @@
 namespace kevin::local {
 
 // The config of a slice: 1/R of heads, kv_heads and ffn. Throws Error(kBadRequest) for a model that cannot be split so
-// (WhyNotSplit in train_plan.h).
+// (WhyNotSplit in sampling_options.h).
 ModelConfig SliceConfig(const ModelConfig& config, int ranks);
 
 class SplitModel {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "policies/local/files/tensor_list.h"
+#include "policies/local/train/sampling_options.h"
 
 namespace kevin::local {
 namespace {
@@ -97,13 +98,15 @@ class Planner {
     if (request_.has_reference) plan_.reference = plan_.weights;
     const bool adapters = options_.lora.rank > 0;
     if (adapters) plan_.weights += 4 * plan_.trained;
-    sums_ = options_.adam.on_cpu ? 0 : 4 * plan_.trained;
-    plan_.gradients = plan_.trained * (adapters ? 4 : bytes_) + sums_;
-    plan_.optimizer = options_.adam.on_cpu ? 0 : 12 * plan_.trained / request_.ranks;
-    if (request_.ranks > 1 && !options_.adam.on_cpu)
-      plan_.gathering = 4 * std::max(largest, std::min<int64_t>(plan_.trained, int64_t{64} << 20));
+    sums_ = 4 * plan_.trained;
+    plan_.gradients = plan_.trained * (adapters ? 4 : bytes_) + Here(sums_);
+    plan_.optimizer = 12 * plan_.trained / request_.ranks;
+    if (request_.ranks > 1)
+      gathering_ = 4 * std::max(largest, std::min<int64_t>(plan_.trained, int64_t{64} << 20));
     plan_.whole_weights = plan_.weights;
     if (options_.shard) Shard();
+    plan_.gathering = Here(gathering_);
+    if (moves_) plan_.main_memory = plan_.optimizer + sums_ + gathering_;
     const int64_t token = int64_t{2} * config_.layers * config_.kv_heads * config_.head_dim * bytes_;
     plan_.cache = token * (request_.cache_tokens > 0 ? request_.cache_tokens : request_.context_tokens);
     plan_.copy_cache = token * CopyTokens();
@@ -121,7 +124,7 @@ class Planner {
     if (request_.context_tokens == 0) return;
     // The slices are filled before the cache is made, from two layers at a time.
     const int64_t cache = plan_.cache / request_.ranks + request_.judge_bytes;
-    plan_.split_sampling = bytes_ * ends_ + plan_.slice + plan_.optimizer + SumsOfEnds() +
+    plan_.split_sampling = bytes_ * ends_ + plan_.slice + Here(plan_.optimizer + 4 * ends_) +
                            std::max(cache, 2 * bytes_ * layer_) + plan_.reference;
   }
 
@@ -129,7 +132,8 @@ class Planner {
     return copies_.cache_tokens > 0 ? copies_.cache_tokens : copies_.context_tokens;
   }
   int64_t Copy() const { return plan_.whole_weights + plan_.copy_cache; }
-  int64_t SumsOfEnds() const { return options_.adam.on_cpu ? 0 : 4 * ends_; }
+  // The part on the device that trains, of bytes that optimizer_on_cpu moves.
+  int64_t Here(int64_t bytes) const { return moves_ ? 0 : bytes; }
 
   void Shard() {
     int64_t layers = 0;
@@ -138,23 +142,27 @@ class Planner {
     }
     const int64_t ends = plan_.parameters - layers, layer = layers / config_.layers, ranks = request_.ranks;
     ends_ = ends, layer_ = layer;
-    const bool on_cpu = options_.adam.on_cpu;
     plan_.weights = bytes_ * (ends + 2 * layer);
-    sums_ = on_cpu ? 0 : 4 * ends + 4 * layers / ranks;
+    sums_ = 4 * ends + 4 * layers / ranks;
     // Of one layer: autograd's, and those on the way in float32, with this rank's part of their sum.
-    plan_.gradients = ends * bytes_ + layer * (bytes_ + 4) + 4 * layer / ranks + sums_;
-    whole_ = plan_.whole_weights + plan_.optimizer + SumsOfEnds();
-    plan_.gathering = ranks > 1 && !on_cpu ? 4 * std::max<int64_t>(ends / 2, 1) : 0;
+    plan_.gradients = ends * bytes_ + layer * (bytes_ + 4) + 4 * layer / ranks + Here(sums_);
+    whole_ = plan_.whole_weights + Here(plan_.optimizer + 4 * ends);
+    gathering_ = ranks > 1 ? 4 * std::max<int64_t>(ends / 2, 1) : 0;
   }
 
   const OfToken& Token() const { return plan_.recompute ? recomputed_ : kept_; }
   int64_t Sampling() const { return plan_.split ? plan_.split_sampling : plan_.sampling; }
   // Each layer is freed as soon as it is shared out.
   int64_t Loading() const {
-    return std::max(plan_.whole_weights + bytes_ * layer_, bytes_ * ends_ + plan_.optimizer) +
+    return std::max(plan_.whole_weights + bytes_ * layer_, bytes_ * ends_ + Here(plan_.optimizer)) +
            plan_.reference;
   }
-  int64_t Fixed() const { return plan_.weights + plan_.reference + plan_.gradients + plan_.optimizer; }
+  int64_t Fixed() const { return plan_.weights + plan_.reference + plan_.gradients + Here(plan_.optimizer); }
+  int64_t JudgedMeanwhile() const { return request_.judges_meanwhile ? request_.judge_bytes : 0; }
+  bool IsSampledHere() const { return request_.context_tokens > 0 || copies_.here > 0; }
+  const char* BetweenSteps() const {
+    return IsSampledHere() ? "while sampling" : request_.judge_bytes > 0 ? "while judging" : "while saving";
+  }
 
   static int64_t Usable(int64_t bytes) {
     return static_cast<int64_t>(static_cast<double>(bytes) * kUsableShare) - kReserved;
@@ -162,17 +170,18 @@ class Planner {
 
   void Decide() {
     const int64_t usable = Usable(request_.device_bytes), copies = copies_.here * Copy();
+    const int64_t others = copies + JudgedMeanwhile();  // beside what learns
     const auto learning = [&](const OfToken& token) {
       const int64_t pass = pass_ * token.all_layers + std::max(pass_ * token.one_layer, plan_.logits);
-      return Fixed() + copies + std::max(pass, plan_.gathering);
+      return Fixed() + others + std::max(pass, plan_.gathering);
     };
     const bool known = request_.device_bytes > 0;
     if (known && !plan_.recompute && options_.choose_recompute) plan_.recompute = learning(kept_) > usable;
     const OfToken& token = Token();
     plan_.activations = pass_ * token.Total();
     plan_.learning = learning(token);
-    plan_.transient = plan_.learning - copies - Fixed() + plan_.gradients - sums_;
-    plan_.sampling = whole_ > 0 || request_.context_tokens > 0 || copies > 0
+    plan_.transient = plan_.learning - others - Fixed() + plan_.gradients - Here(sums_);
+    plan_.sampling = whole_ > 0 || IsSampledHere() || request_.judge_bytes > 0
                          ? (whole_ > 0 ? whole_ : Fixed()) + copies + plan_.cache + request_.judge_bytes
                          : 0;
     const bool is_too_large = known && plan_.sampling > usable;
@@ -180,36 +189,56 @@ class Planner {
                                              plan_.split_sampling > 0 && plan_.split_sampling <= usable);
     if (plan_.split) plan_.loading = Loading();
     plan_.needed = std::max({plan_.learning, Sampling(), plan_.loading});
-    plan_.fits_here = !known || plan_.needed <= usable;
-    if (!plan_.fits_here)
-      plan_.misfit = fmt::format("{} GB {}, and of {} GB available {} may be used", Gb(plan_.needed),
-                                 plan_.needed == plan_.learning                    ? "while learning"
-                                 : plan_.needed == plan_.loading                   ? "while loading"
-                                 : request_.context_tokens > 0 || copies_.here > 0 ? "while sampling"
-                                                                                   : "while saving",
-                                 Gb(request_.device_bytes), Gb(std::max<int64_t>(usable, 0)));
+    fits_device_ = !known || plan_.needed <= usable;
+    if (!fits_device_)
+      plan_.misfit = Misfit(plan_.needed,
+                            plan_.needed == plan_.learning  ? "while learning"
+                            : plan_.needed == plan_.loading ? "while loading"
+                                                            : BetweenSteps(),
+                            request_.device_bytes);
+    DecideMainMemory();
+    plan_.fits_here = fits_device_ && fits_main_;
+    plan_.may_be_tried = (!known || plan_.needed <= request_.device_bytes) &&
+                         (request_.main_bytes == 0 || plan_.main_needed <= request_.main_bytes);
     fits_there_ = copies_.there_bytes == 0 || plan_.there <= Usable(copies_.there_bytes);
     plan_.fits = plan_.fits_here && fits_there_;
-    const int64_t room = usable - Fixed() - copies;
+    const int64_t room = usable - Fixed() - others;
     const int64_t fit = std::min(room / token.Total(), (room - plan_.logits) / token.all_layers);
     plan_.tokens_that_fit = known ? std::max<int64_t>(0, fit) : 0;
     std::vector<std::string> ways;
     if (!fits_there_) AdviseThere(&ways);
-    if (!plan_.fits_here) Advise(usable, &ways);
+    if (!fits_device_) Advise(usable, &ways);
+    if (!fits_main_) AdviseMainMemory(usable, &ways);
     if (!plan_.fits) plan_.next = fmt::format("try {}", fmt::join(ways, ", or "));
+  }
+
+  void DecideMainMemory() {
+    if (plan_.main_memory > 0)
+      plan_.main_needed =
+          request_.ranks_here * plan_.main_memory + (copies_.device == "cpu" ? plan_.there : 0);
+    fits_main_ = plan_.main_needed == 0 || FitsMain(plan_.main_needed);
+    if (fits_device_ && !fits_main_)
+      plan_.misfit = Misfit(plan_.main_needed, "in main memory", request_.main_bytes);
+  }
+
+  static std::string Misfit(int64_t needed, const char* when, int64_t available) {
+    return fmt::format("{} GB {}, and of {} GB available {} may be used", Gb(needed), when, Gb(available),
+                       Gb(std::max<int64_t>(Usable(available), 0)));
   }
 
   // Changes that would make it fit, the mildest first.
   void AdviseThere(std::vector<std::string>* ways) const {
-    if (copies_.judge_bytes > 0) {
-      ways->push_back("smaller problems (--size small)");
-      ways->push_back("a GPU of its own for judging (--place)");
-    }
+    if (copies_.judge_bytes > 0) AdviseJudge(ways);
     ways->push_back(copies_.cache_tokens > 0 ? "fewer --sampler-tokens" : "a shorter --context");
     if (copies_.there > 1) ways->push_back("more GPUs for samplers (--place)");
     if (options_.lora.rank > 0 && options_.quantization == "none") ways->push_back("--quantization nf4");
     ways->push_back(
         fmt::format("no second copy on {}: the weights in training are then sampled", copies_.device));
+  }
+
+  static void AdviseJudge(std::vector<std::string>* ways) {
+    ways->push_back("smaller problems (--size small)");
+    ways->push_back("a GPU of its own for judging (--place)");
   }
 
   void Advise(int64_t usable, std::vector<std::string>* all) const {
@@ -218,20 +247,35 @@ class Planner {
     if (!plan_.recompute) ways.push_back("--recompute");
     if (copies_.here > 0)
       ways.push_back("no second copy on the device that trains (--place, --sampler-device)");
+    const bool judged_beside = JudgedMeanwhile() > 0 && plan_.learning > usable;
+    if (judged_beside) ways.push_back("--staleness 0");
+    if (judged_beside || (request_.judge_bytes > 0 && Sampling() > usable)) AdviseJudge(&ways);
     if (Sampling() > usable && request_.context_tokens > 0) {
-      if (request_.judge_bytes > 0) {
-        ways.push_back("smaller problems (--size small)");
-        ways.push_back("a GPU of its own for judging (--place)");
-      }
       ways.push_back("a shorter --context");
       ways.push_back("a GPU of its own for sampling (--place)");
     }
-    if (!options_.adam.on_cpu && plan_.learning - plan_.optimizer - 4 * plan_.trained <= usable)
+    if (!moves_ && !request_.trains_on_cpu && plan_.learning - Moved() <= usable &&
+        FitsMain(request_.ranks_here * Moved()))
       ways.push_back("--optimizer-on-cpu");
     if (options_.lora.rank == 0) ways.push_back("--lora 32");
     if (options_.lora.rank > 0 && options_.quantization == "none") ways.push_back("--quantization nf4");
     if (options_.lora.rank == 0 && !options_.shard && request_.ranks > 1) ways.push_back("--shard");
     ways.push_back("more ranks, one a GPU: the optimiser's part of each is smaller");
+  }
+
+  void AdviseMainMemory(int64_t usable, std::vector<std::string>* ways) const {
+    if (request_.device_bytes == 0 || plan_.learning + Moved() <= usable)
+      ways->push_back("the optimiser on the GPU (without --optimizer-on-cpu)");
+    if (copies_.device == "cpu") ways->push_back("no second copy in main memory (--sampler-device)");
+    if (options_.lora.rank == 0 && !options_.shard && request_.ranks > 1) ways->push_back("--shard");
+    ways->push_back(options_.lora.rank > 0 ? "a smaller --lora" : "--lora 32");
+    ways->push_back("more machines, or one with more memory");
+  }
+
+  // What optimizer_on_cpu moves, but for `gathering`.
+  int64_t Moved() const { return plan_.optimizer + sums_; }
+  bool FitsMain(int64_t bytes) const {
+    return request_.main_bytes == 0 || bytes <= Usable(request_.main_bytes);
   }
 
   // "--micro-tokens 8192 with --max-sample-tokens 8192"
@@ -267,15 +311,16 @@ class Planner {
     if (options_.shard)
       plan_.text += fmt::format(" (two layers at a time; {} whole)", Gb(plan_.whole_weights));
     if (plan_.reference > 0) plan_.text += fmt::format(", reference {}", Gb(plan_.reference));
-    plan_.text += fmt::format(", gradients {}, optimiser {}{}, activations {} ({}{}), logits {}",
-                              Gb(plan_.gradients), Gb(plan_.optimizer),
-                              options_.adam.on_cpu ? " (in main memory)" : "", Gb(plan_.activations),
-                              PassText(), plan_.recompute ? ", recomputed" : "", Gb(plan_.logits));
+    plan_.text +=
+        fmt::format(", gradients {}, optimiser {}, activations {} ({}{}), logits {}", Gb(plan_.gradients),
+                    moves_ ? "in main memory" : Gb(plan_.optimizer), Gb(plan_.activations), PassText(),
+                    plan_.recompute ? ", recomputed" : "", Gb(plan_.logits));
     plan_.text += fmt::format(" (in the place of {} of the activations)", Gb(pass_ * Token().one_layer));
     if (copies_.here > 0) plan_.text += ", " + CopiesText(copies_.here);
-    plan_.text += fmt::format(": {} while learning", Gb(plan_.learning));
-    if (copies_.here > 0 && request_.context_tokens == 0)
-      plan_.text += fmt::format(", {}{} while sampling", Gb(plan_.sampling), JudgeText(request_.judge_bytes));
+    plan_.text += fmt::format(": {}{} while learning", Gb(plan_.learning), JudgeText(JudgedMeanwhile()));
+    if (plan_.sampling > 0 && request_.context_tokens == 0)
+      plan_.text +=
+          fmt::format("; {}{} {}", Gb(plan_.sampling), JudgeText(request_.judge_bytes), BetweenSteps());
     if (request_.context_tokens > 0)
       plan_.text += fmt::format("; with keys and values of {} tokens ({}){} {} while sampling",
                                 request_.cache_tokens > 0 ? request_.cache_tokens : request_.context_tokens,
@@ -285,13 +330,24 @@ class Planner {
                                 Gb(plan_.split_sampling), Gb(plan_.slice), Gb(plan_.cache / request_.ranks));
       if (plan_.split) plan_.text += ", as it is sampled here";
     }
-    if (options_.shard && request_.context_tokens == 0 && copies_.here == 0)
-      plan_.text += fmt::format("; {} while saving", Gb(plan_.sampling));
-    DescribeRoom(request_.device_bytes, plan_.fits_here);
+    DescribeRoom(request_.device_bytes, fits_device_);
+    if (moves_) DescribeMainMemory();
     if (copies_.there == 0) return;
     plan_.text += fmt::format("; on {}: {}{}: {} GB", copies_.device, CopiesText(copies_.there),
                               JudgeText(copies_.judge_bytes), Gb(plan_.there));
     DescribeRoom(copies_.there_bytes, fits_there_);
+  }
+
+  void DescribeMainMemory() {
+    plan_.text +=
+        fmt::format("; in main memory: optimiser {}, summed gradients {}", Gb(plan_.optimizer), Gb(sums_));
+    if (gathering_ > 0) plan_.text += fmt::format(", new weights on their way {}", Gb(gathering_));
+    plan_.text += fmt::format(": {} GB", Gb(plan_.main_memory));
+    if (request_.ranks_here > 1)
+      plan_.text += fmt::format(", {} of the {} ranks here", Gb(request_.ranks_here * plan_.main_memory),
+                                request_.ranks_here);
+    if (copies_.device == "cpu") plan_.text += fmt::format(", {} with the sampler", Gb(plan_.main_needed));
+    DescribeRoom(request_.main_bytes, fits_main_);
   }
 
   static std::string JudgeText(int64_t bytes) {
@@ -311,36 +367,22 @@ class Planner {
   const int bytes_;
   // Tokens of the largest forward pass.
   const int64_t pass_ = std::max(options_.micro_tokens, options_.data.longest_tokens);
-  int64_t sums_ = 0;              // of gradients over a step
+  const bool moves_ = options_.adam.on_cpu && !request_.trains_on_cpu;  // the optimiser to main memory
+  int64_t sums_ = 0;                                                    // of gradients over a step
+  int64_t gathering_ = 0;                                               // wherever the optimiser is
   int64_t whole_ = 0;             // sharded, while all weights are there
   int64_t ends_ = 0, layer_ = 0;  // numbers; sharded
   OfToken kept_, recomputed_;
-  bool fits_there_ = false;
+  bool fits_device_ = false, fits_main_ = false, fits_there_ = false;
   TrainPlan plan_;
 };
 
 }  // namespace
 
-CannotSplit WhyNotSplit(const ModelConfig& config, const std::string& quantization, int ranks) {
-  if (ranks < 2)
-    return {"a sampler is split over several ranks, and there is one", "start several ranks (torchrun)"};
-  if (quantization != "none")
-    return {"quantised weights are not split over the ranks that sample: their blocks run across heads",
-            "leave out --quantization or --split-sampler"};
-  if (config.experts > 0)
-    return {"a mixture of experts is not split over the ranks that sample", "leave out --split-sampler"};
-  if (config.kv_heads % ranks == 0 && config.ffn % ranks == 0) return {};
-  std::vector<int> possible;
-  for (int n = 2; n <= config.kv_heads; ++n) {
-    if (config.kv_heads % n == 0 && config.ffn % n == 0) possible.push_back(n);
-  }
-  const bool heads = config.kv_heads % ranks != 0;
-  return {fmt::format("a sampler split over {} ranks: the model's {} are {}, which {} does not divide", ranks,
-                      heads ? "heads of keys and values" : "columns of feed-forward layers",
-                      heads ? config.kv_heads : config.ffn, ranks),
-          possible.empty()
-              ? "leave out --split-sampler"
-              : fmt::format("start {} ranks, or leave out --split-sampler", fmt::join(possible, " or "))};
+void ShareMainMemory(TrainPlanRequest* request) {
+  request->trains_on_cpu = true;
+  request->device_bytes /= request->ranks_here;
+  request->copies.here = (request->copies.here + request->ranks_here - 1) / request->ranks_here;
 }
 
 TrainPlan PlanTraining(const ModelConfig& config, const TrainOptions& options,

@@ -6,8 +6,8 @@
 //
 //   weights      P in the compute type (quantised: in 8 or 4 bits), and T in float32 where these are adapters
 //   gradients    T of autograd's in the type of the trained numbers, and T in float32, summed over a step
-//   optimiser    3 T in float32 (weights, two moments), split over the ranks; in main memory with optimizer_on_cpu,
-//                and the summed gradients with it
+//   optimiser    3 T in float32 (weights, two moments), split over the ranks; with optimizer_on_cpu in main memory, which the
+//                ranks of a machine share, and the summed gradients and `gathering` with it, unless the device is a CPU
 //   activations  what the backward pass needs of N tokens: of every layer; with recomputation the input of every
 //                layer, and one layer whole. N is micro_tokens, or that of the longest sample or pair where it has more
 //   logits       of logits_tokens rows, with their gradients. They are freed when the layers' backward passes begin: what
@@ -23,7 +23,8 @@
 //   cache        of keys and values, while the model is sampled; it is given up while the model learns
 //   second copy  of the weights, with adapters, where one is sampled (SamplingOptions::device), and a cache of its own; it
 //                stays while the model learns. Counted on the device that has it: the one that trains, or another one
-//   judge        where kernels are judged on the same device: the largest problem, while the model is sampled
+//   judge        where kernels are judged on the same device: the largest problem, between steps; also while the model learns,
+//                where turns are made ahead
 
 #include <cstdint>
 #include <string>
@@ -49,11 +50,15 @@ struct SecondCopies {
 
 struct TrainPlanRequest {
   int ranks = 1;
-  int64_t device_bytes = 0;    // available to this rank; 0: unknown, everything fits
-  int64_t context_tokens = 0;  // that the model is sampled with on the same device; 0: it is not
-  int64_t cache_tokens = 0;    // asked for; 0: one context at least
-  int64_t judge_bytes = 0;     // that judging takes on the same device while the model is sampled
-  bool has_reference = false;  // a second model, for KL or preferences
+  int64_t device_bytes = 0;       // available to this rank; 0: unknown, everything fits
+  int64_t context_tokens = 0;     // that the model is sampled with on the same device; 0: it is not
+  int64_t cache_tokens = 0;       // asked for; 0: one context at least
+  int64_t judge_bytes = 0;        // that judging takes on the same device between steps
+  bool judges_meanwhile = false;  // and during a step
+  bool has_reference = false;     // a second model, for KL or preferences
+  bool trains_on_cpu = false;     // the device is the CPU: device_bytes are of main memory
+  int64_t main_bytes = 0;         // available in main memory to all ranks of this machine; 0: unknown
+  int ranks_here = 1;             // ranks of this machine
   SecondCopies copies;
 };
 
@@ -61,15 +66,19 @@ struct TrainPlan {
   int64_t parameters = 0, trained = 0;
   int64_t whole_weights = 0;  // while sampling or saving; with `split` while loading
   int64_t slice = 0;  // of the layers' weights, that a rank samples with; sharded, if the model can be split
+  // On the device that trains, but for `optimizer`, which may be in main memory.
   int64_t weights = 0, reference = 0, gradients = 0, optimizer = 0, activations = 0, logits = 0,
           gathering = 0;
-  int64_t cache = 0;       // of one context, or as asked for
-  int64_t recomputed = 0;  // activations with recomputation
-  bool recompute = false;  // as asked for, or because it does not fit otherwise
-  bool split = false;      // split_sampler, as asked for, or because sampling does not fit otherwise
-  bool fits_here = false;  // on the device that trains
-  bool fits = false;       // and the second copies on theirs
-  // While learning, and while sampling; sharded without sampling, while saving.
+  int64_t main_memory = 0;    // in main memory beside the device: of this rank
+  int64_t main_needed = 0;    // of all ranks of this machine, with second copies there
+  int64_t cache = 0;          // of one context, or as asked for
+  int64_t recomputed = 0;     // activations with recomputation
+  bool recompute = false;     // as asked for, or because it does not fit otherwise
+  bool split = false;         // split_sampler, as asked for, or because sampling does not fit otherwise
+  bool fits_here = false;     // on the device that trains, and in main memory
+  bool fits = false;          // and the second copies on theirs
+  bool may_be_tried = false;  // `fits_here`, or misses it by no more than the plan is inexact
+  // While learning, and between steps: while sampling, judging or saving, where that takes more than learning leaves. 0: none does.
   int64_t learning = 0, sampling = 0;
   int64_t split_sampling = 0;   // the same with split_sampler; 0: it is not sampled, or cannot be split
   int64_t loading = 0;          // with `split`: before the weights are shared out
@@ -78,16 +87,13 @@ struct TrainPlan {
   int64_t transient = 0;        // of `learning` what is not there between steps
   int64_t tokens_that_fit = 0;  // the largest forward pass; with recomputation if `recompute`
   int64_t needed = 0;           // on the device that trains: the largest of the sums that count here
-  std::string misfit;           // the same, and what may be used, if it is too much
+  std::string misfit;           // the same, or main_needed, and what may be used, if it is too much
   std::string text;             // one line for the user
   std::string next;             // what to change, if it does not fit
 };
 
-// Why a model cannot be sampled by so many ranks together; empty: it can.
-struct CannotSplit {
-  std::string reason, next;
-};
-CannotSplit WhyNotSplit(const ModelConfig& config, const std::string& quantization, int ranks);
+// For a run on CPUs: each rank has its part of the machine's memory, and its own second copy.
+void ShareMainMemory(TrainPlanRequest* request);
 
 TrainPlan PlanTraining(const ModelConfig& config, const TrainOptions& options,
                        const TrainPlanRequest& request);

@@ -324,6 +324,7 @@ Trainer::Trainer(TrainOptions options, LanguageModel& model, LanguageModel* refe
   }
   for (const NamedParameter& parameter : model.Parameters())
     trains_weights_ |= parameter.name.find("lora_") == std::string::npos;
+  MakeRoomForJudge();
 }
 
 Trainer::~Trainer() = default;
@@ -342,6 +343,7 @@ StepFigures Trainer::Step(const Batch& batch) {
     ReturnFreeMemory(model_.Options().device);
     if (!options_.split_sampler) shards_->MakeWhole();
   }
+  MakeRoomForJudge();
   steps_done_ = batch.step;
   return figures;
 }
@@ -390,6 +392,7 @@ void Trainer::SaveModel(const std::string& folder) {
 
 void Trainer::Resume(const std::string& checkpoint) {
   steps_done_ = LoadCheckpoint(checkpoint, options_, model_, ranks_, &optimizer_);
+  MakeRoomForJudge();
 }
 
 }  // namespace kevin::local

@@ -10,6 +10,9 @@
 // to the policy before the step's first update, so the first update is on-policy and later ones are not.
 // Samples are packed into micro-batches of at most micro_tokens, distributed over the ranks. Losses are sums
 // over the whole update, so neither packing nor the number of ranks changes them beyond rounding.
+//
+// Where kernels are judged on the same device (TrainOptions::judge_bytes), the memory that torch keeps for further tensors goes
+// back to it when a trainer is made, after each step, and after Resume.
 
 #include <functional>
 #include <map>
@@ -17,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "policies/local/model/device.h"
 #include "policies/local/model/language_model.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/losses.h"
@@ -54,6 +58,9 @@ class Trainer {
 
  private:
   std::unique_ptr<LanguageModel> WholeOnHost();
+  void MakeRoomForJudge() const {
+    if (options_.judge_bytes > 0) ReturnFreeMemory(model_.Options().device);
+  }
 
   struct Micro;
   struct Update;
@@ -77,25 +84,30 @@ class Trainer {
 //   OUTPUT/checkpoints/step-00000040/
 //     model/                      Hugging Face folder; adapter/ in PEFT's format where only those are trained
 //     optimizer-0-of-2.safetensors  each rank's share: float32 weights, moments, counters; random state
-//     trainer.json                steps done, options with LearntData, ranks
+//     trainer.json                steps done, options with LearntData and TrainedModel, ranks
 //
-// A checkpoint appears complete or not at all (OUTPUT must be the same folder for all ranks). The position in
+// A checkpoint appears complete or not at all. OUTPUT must be the same folder for all ranks. The position in
 // the data is the number of steps, because a batch is a function of its step. A run may continue with another
 // number of ranks, and with sharded weights or without, then not to the bit.
 
 // Writes one; all ranks call it. Removes the oldest beyond options.keep. Returns the folder. Throws
-// Error(kBroken) on all ranks when one cannot write, as on a full disk; older checkpoints are kept.
+// Error(kBroken) on all ranks when one cannot write, as on a full disk, or writes into another folder than rank 0; older
+// checkpoints are kept.
 std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& model,
                            const Optimizer& optimizer, int64_t steps, Ranks& ranks);
 
 // The newest one in `output`; empty: none.
 std::string NewestCheckpoint(const std::string& output);
+// The newest one in options.output with options.resume, else empty; all ranks call it. Throws Error(kBadRequest) on all
+// ranks where they have different ones.
+std::string CheckpointToResume(const TrainOptions& options, Ranks& ranks);
 
 // The steps of a checkpoint. Throws Error(kBadRequest) if the folder is none.
 int64_t StepsOf(const std::string& folder);
 
-// Throws Error(kBadRequest) where the checkpoint was made with another seed, other updates a step, other adapters, or over
-// other records or with another batch: the run would not go on from it. Reads no weights.
+// Throws Error(kBadRequest) where the checkpoint was made with another seed, other updates a step, other adapters, from
+// another model (TrainedModel, quantisation), or over other records or with another batch: the run would not go on from it.
+// Reads no weights.
 void RequireSameOptions(const std::string& folder, const TrainOptions& options);
 
 // Restores the optimiser, and through it the parameters of `model`. Each rank reads its own share. All ranks call it.

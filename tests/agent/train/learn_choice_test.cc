@@ -15,11 +15,11 @@
 namespace kevin {
 namespace {
 
-TEST_CASE("filters choose episodes by kind, device, model, version, date, state and problem") {
+TEST_CASE("filters choose episodes by kind, rules, device, model, version, date, state and problem") {
   Records records;
   records.Add("level1/19", {{.speedup = 1.1, .model = "m@3"}, {.speedup = 1.2, .model = "m@4"}},
               {.kind = "cuda"});
-  records.Add("level1/20", {{.speedup = 1.3, .model = "m@9"}}, {.device = "cuda:0: H200"});
+  records.Add("level1/20", {{.speedup = 1.3, .model = "m@9"}}, {.device = "cuda:0: H200", .rules = "open"});
   records.Add("level1/21", {{.speedup = 1.4, .model = "other"}}, {.state = EpisodeState::kFailed});
   const auto count = [&](const RecordFilter& filter) {
     LearnRequest request = records.Request();
@@ -38,6 +38,9 @@ TEST_CASE("filters choose episodes by kind, device, model, version, date, state 
   CHECK(count({}) == 4);
   CHECK(count({.kind = "cuda"}) == 2);
   CHECK(count({.kind = "ptx"}) == 0);
+  CHECK(count({.rules = "open"}) == 1);
+  CHECK(count({.rules = "kevin"}) == 3);
+  CHECK(count({.rules = "kernelbench"}) == 0);
   CHECK(count({.device = "H200"}) == 1);
   CHECK(count({.model = "m@"}) == 3);
   CHECK(count({.first_version = 4, .last_version = 9}) == 1);  // all turns of an episode must match

@@ -24,7 +24,7 @@ struct Told {
 // An episode that is not of the usual kind.
 struct Episode {
   EpisodeState state = EpisodeState::kDone;
-  std::string policy = "p", kind = "cpp", device = "cpu: test", size = "small";
+  std::string policy = "p", kind = "cpp", device = "cpu: test", size = "small", rules = "kevin";
 };
 
 inline EpisodeEnd EndAs(EpisodeState state) {
@@ -44,6 +44,7 @@ class Records {
     EpisodeRecord episode = SampleEpisode(run_);
     episode.problem = problem, episode.problem_hash = record.content_hash, episode.policy = of.policy;
     episode.kind = of.kind, episode.device = of.device, episode.workload.size = of.size;
+    episode.workload.rules = of.rules;
     episode.start_source.clear();
     const std::string id = store_.BeginEpisode(episode, record);
     ++mark_;

@@ -173,18 +173,19 @@ TEST_CASE("preferences climb ladders and compare first turns") {
   }
 }
 
-TEST_CASE("tpt's best is one for each problem, kind, device and size") {
+TEST_CASE("tpt's best is one for each problem, kind, device, size and rules") {
   Records records;
   records.Add("level1/19", {{1.2}, {1.9}});
   records.Add("level1/19", {{1.1}}, {.kind = "cuda"});
   records.Add("level1/19", {{1.3}}, {.device = "cpu: another"});
   records.Add("level1/19", {{1.4}}, {.size = "full"});
+  records.Add("level1/19", {{1.5}, {1.6}}, {.rules = "open"});
   const LearnTurns turns(records.Request());
   const Units best = MakeUnits(*FindAlgorithm("tpt"), turns, {});
   std::vector<double> speedups;
   for (const Unit& unit : best.units) speedups.push_back(turns.turns()[unit.turns[0]].speedup);
   std::sort(speedups.begin(), speedups.end());
-  CHECK(speedups == std::vector<double>{1.1, 1.3, 1.4, 1.9});
+  CHECK(speedups == std::vector<double>{1.1, 1.3, 1.4, 1.6, 1.9});
 }
 
 TEST_CASE("unfinished episodes are left out of returns and counted; imitation keeps their turns") {

@@ -14,6 +14,7 @@
 #include "tests/agent/train/recorded_world.h"
 #include "tests/catch.h"
 #include "tools/train_devices.h"
+#include "tools/train_options.h"
 
 namespace kevin {
 namespace {
@@ -98,6 +99,35 @@ TEST_CASE("online, a sample may be as long as the context of the sampler and the
   CHECK(LongestOnline(settings, grpo, 4096) == 2048);
   CHECK(LongestOnline(settings, grpo, 1024) == 1024);
   CHECK(LongestOnline(settings, *FindAlgorithm("dpo"), 1024) == 2048);
+}
+
+TEST_CASE("the judge's memory is known on the GPU that trains, wherever turns are made") {
+  const GpuFinder two_gpus = [](std::string*) {
+    return std::vector<GpuFound>{{0, "NVIDIA H200", 9, 0, 0, 13000}, {1, "NVIDIA H200", 9, 0, 0, 13000}};
+  };
+  OnlineSettings settings;
+  settings.online = true, settings.suite = "level1/19";
+  const TrainSuites suites(settings, "");
+  const auto bytes = [&](const PlaceRequest& request, const std::string& device, const LocalRank& rank = {}) {
+    return JudgeBytesOn(device, PlaceRank(request, rank), settings, suites, two_gpus);
+  };
+  const int64_t judge = JudgeBytes(settings, suites);
+  REQUIRE(judge > 0);
+  const PlaceRequest plain{"", "cuda:0", "", {}, 2}, second{"", "cuda:0", "cuda:1", {}, 2},
+      beside{"", "cuda:0", "", {"cuda:1"}, 2}, placed{"trainer=0-1,sampler=2-3", "auto", "", {}, 4};
+  for (const std::string kind : {"", "cuda"}) {
+    settings.kind = kind;
+    CHECK((bytes(plain, "cuda:0") == judge && bytes(second, "cuda:0") == judge));
+    CHECK((bytes(second, "cuda:1") == 0 && bytes(beside, "cuda:0") == 0 && bytes(plain, "cpu") == 0));
+    CHECK(bytes(placed, "cuda:1", {1, 2, 1, 2}) == judge);
+    settings.sampler = "openai:m@http://127.0.0.1:1/v1";
+    CHECK(bytes(plain, "cuda:0") == judge);
+    settings.sampler.clear();
+  }
+  settings.kind = "cpp";
+  CHECK(bytes(plain, "cuda:0") == 0);
+  settings.kind.clear(), settings.online = false;
+  CHECK(bytes(plain, "cuda:0") == 0);
 }
 
 TEST_CASE("every algorithm runs") {
@@ -282,8 +312,8 @@ TEST_CASE("records whose sampling is not known are refused, counted where others
 TEST_CASE("a dry run trains nothing and needs no folder; filters say what is learnt from") {
   const World world;
   std::ofstream(world / "problems.txt") << "# those to keep\nlevel1/20\n";
-  const TrainResult dry =
-      world.Train("--model model --problem-list problems.txt --judged-on test --kind cpp --dry-run");
+  const TrainResult dry = world.Train(
+      "--model model --problem-list problems.txt --judged-on test --kind cpp --rules open --dry-run");
   INFO(dry.errors);
   REQUIRE(dry.code == 0);
   REQUIRE(dry.events.size() == 13);
@@ -313,11 +343,14 @@ TEST_CASE("what is wrong is named, with the next step") {
   expect(2, "not a range of steps", "--model model --dry-run --versions new");
   expect(2, "nothing.txt: cannot be read", "--model model --dry-run --problem-list nothing.txt");
   expect(2, "left out by the filters", "--model model --dry-run --kind cuda");
+  expect(2, "8 episodes left out by the filters", "--model model --dry-run --rules kevin");
+  expect(2, "--rules: own not in", "--model model --dry-run --rules own");
+  expect(2, "nothing/config.json", "--model nothing --out r --online --suite level1/19 --rules open");
   for (const char* option : {"--held-out level1/20", "--problems level1/", "--run latest", "--epochs 2"})
     expect(2, "is for records", "--model model --out r --online --suite level1/19 " + std::string(option));
   expect(2, "filters are for records", "--model model --out r --online --suite level1/19 --since 2026-11-01");
-  for (const char* option : {"--rules open", "--kind modelnew --prompts kernelbench", "--diagnose off"}) {
-    const std::string part = "--prompts, --rules and --diagnose are for turns that the model makes itself";
+  for (const char* option : {"--kind modelnew --prompts kernelbench", "--diagnose off"}) {
+    const std::string part = "--prompts and --diagnose are for turns that the model makes itself";
     expect(2, part, "--model model --out r " + std::string(option));
     const TrainResult evaluated =
         world.Train("--model nothing --out r --eval-suite level1/20 " + std::string(option));

@@ -110,6 +110,33 @@ TEST_CASE("one damaged share ends both processes with its name, a rank that is m
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(120));
 }
 
+TEST_CASE("two processes whose --out is not one folder end soon, in saving and in resuming") {
+  const World world;
+  const auto start = std::chrono::steady_clock::now();
+  const std::string asked = kGrpo + "--checkpoint-every 2 ";
+  const auto both = [&](const std::string& first, const std::string& second, int offset) {
+    const std::string command =
+        RankCommand(world, RanksOfTwo(offset) + "RANK=1 ", asked + second) + "; echo code $? >>rank1.txt";
+    auto other = std::async(std::launch::async, [&] { return std::system(command.c_str()); });
+    TrainResult ran = world.Train(asked + first, RanksOfTwo(offset) + "RANK=0");
+    other.wait();
+    ran.errors += ReadAll(world / "rank1.txt");
+    return ran;
+  };
+  const TrainResult apart = both("--out one", "--out two", 9101);
+  INFO(apart.errors);
+  CHECK((apart.code == 4 && apart.errors.find("code 4") != std::string::npos));
+  CHECK(apart.errors.find("one/checkpoints/.shares-2 has no share") != std::string::npos);
+  CHECK(apart.errors.find("--out on a file system that they share") != std::string::npos);
+  CHECK(apart.errors.find("checkpoint  ") == std::string::npos);
+  REQUIRE(both("--out three", "--out three", 9103).code == 0);
+  const TrainResult on = both("--out three --resume", "--out two --resume", 9105);
+  INFO(on.errors);
+  CHECK((on.code == 2 && on.errors.find("code 2") != std::string::npos));
+  CHECK(on.errors.find("rank 0 goes on from step-00000004, rank 1 from no checkpoint") != std::string::npos);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
+}
+
 TEST_CASE("where one of two processes is killed or hangs the other ends soon, and says so") {
   const World world;
   // Hangs as a machine does: its connections stay.

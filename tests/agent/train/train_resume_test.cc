@@ -63,6 +63,53 @@ TEST_CASE("a run goes on over the records and with the batch that it began with,
   CHECK(on.events.at(0).at("step") == 3);
 }
 
+TEST_CASE("a run of adapters goes on over its base model alone, in whichever folder") {
+  const World world;
+  REQUIRE(world.Train(kGrpo + "--lora 2 --out run --checkpoint-every 2 --keep 9").code == 0);
+  fs::remove_all(world / "run/checkpoints/step-00000004");
+  const fs::path about = world / "run/checkpoints/step-00000002/trainer.json";
+  const auto expect = [&](const std::string& part, const std::string& next, const std::string& arguments) {
+    const TrainResult ran =
+        world.Train("--steps 4 --learning-rate 1e-3 --lora 2 --out run --resume " + arguments);
+    INFO(arguments + ": " + ran.errors);
+    CHECK(ran.code == 2);
+    CHECK(ran.errors.find(part) != std::string::npos);
+    CHECK(ran.errors.find(next) != std::string::npos);
+    CHECK(ran.errors.find("memory plan") == std::string::npos);  // before anything is loaded
+  };
+  // One number of the same model differs.
+  fs::copy(world / "model", world / "other");
+  std::fstream weights(world / "other/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  weights.seekp(-1, std::ios::end).put('\x41').flush();
+  const std::string model = "give the model that the run began with";
+  expect("and this run is asked for with --model other (fingerprint ", model, "--model other");
+  fs::remove(world / "other/model.safetensors"), fs::remove(world / "other/config.json");
+  fs::copy(world / "model/model.safetensors", world / "other/model.safetensors");
+  json config = json::parse(ReadAll(world / "model/config.json"));
+  config["rms_norm_eps"] = 0.01;
+  std::ofstream(world / "other/config.json") << config;
+  expect("and this run is asked for with --model other (fingerprint ", model, "--model other");
+  expect("with --quantization int8", "give the options", "--model model --quantization int8");
+  const json now = json::parse(ReadAll(about));
+  json earlier = now;
+  earlier["options"]["weights_dtype"] = "BF16";
+  std::ofstream(about) << earlier;
+  expect("with weights in F32 (--dtype)", "give the --dtype", "--model model");
+  // From before these were stored.
+  for (const char* name : {"model_fingerprint", "reference_fingerprint", "weights_dtype"})
+    REQUIRE(earlier.at("options").erase(name) == 1);
+  std::ofstream(about) << earlier;
+  CHECK(world.Train(kGrpo + "--lora 2 --out run --resume").events.at(0).at("step") == 3);
+  fs::remove_all(world / "run/checkpoints/step-00000004");
+  std::ofstream(about) << now;
+  fs::rename(world / "model", world / "moved");
+  const TrainResult on =
+      world.Train("--model moved --steps 4 --learning-rate 1e-3 --lora 2 --out run --resume");
+  INFO(on.errors);
+  REQUIRE(on.code == 0);
+  CHECK(on.events[0].at("step") == 3);
+}
+
 TEST_CASE("half a checkpoint is named with the next step, and the one before it is gone on from") {
   const World world;
   const std::string whole = kGrpo + "--checkpoint-every 2 --keep 9 --out whole ";

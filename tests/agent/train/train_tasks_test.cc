@@ -60,6 +60,30 @@ TEST_CASE("a step learns from the tasks that replaced those without a difference
   CHECK(chosen.at("step-" + step + "-refill-1") == json::array({"level1/19"}));
 }
 
+TEST_CASE("a task whose episodes are all parked is replaced by another one, and the step says so") {
+  const World world("cpp", {1, 5});
+  // The prompt of level1/20 (leaky_relu) is longer than the context of 4096.
+  std::ofstream(world / "model/chat_template.jinja") << "{% if 'leaky_relu' in messages[-1]['content'] %}"
+                                                     << std::string(5000, '?') << "{% else %}?{% endif %}";
+  const int code = world.Train(
+      "--suite level1/19,level1/20 --turns 2 --samples 4 --problems-per-step 1 --steps 2 --refill 1 --out run");
+  INFO(world.Errors());
+  REQUIRE(code == 0);
+  const std::vector<json> steps = world.Events("step");
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[0].at("parked_tasks").get<int>() + steps[1].at("parked_tasks").get<int>() == 1);
+  const json chosen = json::parse(ReadAll(world / "run/run.json")).at("chosen");
+  // Each problem is the first of one step.
+  for (const json& step : steps) {
+    CHECK((step.at("tasks") == 1 && step.at("problems") == json::array({"level1/19"})));
+    CHECK(step.at("updates") > 0);
+    const bool parked = step.at("parked_tasks") == 1;
+    const std::string name = "step-" + std::to_string(step.at("step").get<int>()) + "-refill-1";
+    CHECK(chosen.at(name).size() == (parked ? 1 : 0));
+  }
+  CHECK(world.Errors().find("  parked tasks 1") != std::string::npos);
+}
+
 TEST_CASE("dapo replaces tasks without a difference unless it is told otherwise") {
   const World world;
   const std::string asked =

@@ -121,11 +121,11 @@ TEST_CASE("bad input of a Python candidate is an outcome with its reason") {
 }
 
 TEST_CASE("rules say what counts: kernels of its own, KernelBench's words, or anything correct") {
-  const auto judged = [](const std::string& file, const std::string& rules) {
+  const auto judged = [](const std::string& file, const std::string& rules, const std::string& more = "") {
     EvaluateOptions options;
     options.workload.rules = rules;
     const Evaluation evaluation = PythonEnvironment().Evaluate(
-        ListedProblem(kLongCalls), {"modelnew", TextOf(Folder() / file)}, options);
+        ListedProblem(kLongCalls), {"modelnew", TextOf(Folder() / file) + more}, options);
     std::printf("%-24s %-12s %-10s own %.2f %s\n", file.c_str(), rules.c_str(), evaluation.backend.c_str(),
                 evaluation.own_share.value_or(-1), Described(evaluation.outcome).c_str());
     return evaluation;
@@ -134,7 +134,17 @@ TEST_CASE("rules say what counts: kernels of its own, KernelBench's words, or an
   CHECK(torch.backend == "torch");
   REQUIRE(std::holds_alternative<Refused>(torch.outcome));
   CHECK(OutcomeReason(torch.outcome).find("kernels of its own do 0 % of the work") == 0);
-  CHECK(std::holds_alternative<Measured>(judged("correct/relu.py", "kernelbench").outcome));
+  const Evaluation wordless = judged("correct/relu.py", "kernelbench");
+  REQUIRE(std::holds_alternative<Refused>(wordless.outcome));
+  CHECK(OutcomeReason(wordless.outcome).find("it has no kernel in CUDA C++") != std::string::npos);
+  // The words of a kernel are enough for KernelBench. Its backend is a claim until it is known what ran.
+  const std::string words = "\nfrom torch.utils.cpp_extension import load_inline\nWORDS = '__global__'\n";
+  const Evaluation claimed = judged("correct/relu.py", "kernelbench", words);
+  CHECK(std::holds_alternative<Measured>(claimed.outcome));
+  CHECK(claimed.backend == "cuda");
+  const Evaluation known = judged("correct/relu.py", "kevin", words);
+  CHECK(known.own_share == 0.0);
+  CHECK(known.backend == "torch");
   CHECK(std::holds_alternative<Refused>(judged("correct/prints_and_files.py", "kernelbench").outcome));
   // Only the rules `kevin` ask for the share, and pay for its pass.
   const Evaluation open = judged("correct/load_inline.py", "open");
@@ -203,7 +213,8 @@ TEST_CASE("the share of a candidate's own kernels is known, or it is refused") {
   for (const auto& [file, problem, before, library] :
        {std::tuple("half_by_numpy", "level1/19", std::string(), "numpy "),
         {"copies/as_built", "level1/2", openblas, "another library "},
-        {"copies/as_openmp", "level1/2", openblas, "another library "}}) {
+        {"copies/as_openmp", "level1/2", openblas, "another library "},
+        {"copies/own_bundle", "level1/2", openblas, "another library "}}) {
     const Evaluation evaluation = judged(std::string("share/") + file + ".py", problem, before);
     INFO(OutcomeReason(evaluation.outcome));
     REQUIRE(std::holds_alternative<Refused>(evaluation.outcome));

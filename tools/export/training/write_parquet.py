@@ -16,11 +16,12 @@ ROWS, BYTES = 1000, 32 << 20
 text, whole, number, real, flag = pa.string(), pa.int32(), pa.int64(), pa.float64(), pa.bool_()
 message = pa.struct([("role", text), ("content", text)])
 answer = pa.struct([("role", text), ("content", text), ("reasoning_content", text)])
-place = [("problem", text), ("run", text), ("episode", text), ("turn", whole), ("policy", text)]
+place = [("problem", text), ("run", text), ("episode", text), ("turn", whole), ("policy", text), ("rules", text)]
+python = [("backend", text), ("own_share", real)]
 credit = [("reward", real), ("reward_se", real), ("return", real), ("advantage", real)]
 
 SCHEMAS = {
-    "sft": [("messages", pa.list_(answer)), *place, ("speedup", real), *credit],
+    "sft": [("messages", pa.list_(answer)), *place, ("speedup", real), *python, *credit],
     "preference": [
         ("prompt", pa.list_(message)),
         ("chosen", pa.list_(answer)),
@@ -38,7 +39,7 @@ SCHEMAS = {
         (
             "extra_info",
             pa.struct([(name, number if name == "index" else text)
-                       for name in ("index", "problem", "name", "kind", "size", "precision", "device")]),
+                       for name in ("index", "problem", "name", "kind", "size", "precision", "device", "rules")]),
         ),
     ],
     "trajectory": [
@@ -53,6 +54,7 @@ SCHEMAS = {
         ("outcome", text),
         ("correct", flag),
         ("speedup", real),
+        *python,
         ("stop_reason", text),
         *((name, real) for name in ("temperature", "top_p", "min_p")),
         ("top_k", whole),

@@ -198,6 +198,18 @@ TEST_CASE("where one rank cannot write its share, all say so, and the checkpoint
   CHECK(TrainOnRanks(options, 3, 3, 3, good).figures.size() == 1);
 }
 
+TEST_CASE("a share that an ended run of other ranks left is no part of a checkpoint") {
+  const Folder folder;
+  TrainOptions options = Options();
+  options.output = folder.Path();
+  fs::create_directories(folder.Path() + "/checkpoints/.shares-2");
+  std::ofstream(folder.Path() + "/checkpoints/.shares-2/optimizer-2-of-3.safetensors") << "old";
+  const std::string made = CheckpointOfRanks(options, 2);
+  CHECK(std::distance(fs::directory_iterator(made), fs::directory_iterator()) ==
+        4);  // the model, two shares, trainer.json
+  CHECK(std::distance(fs::directory_iterator(folder.Path() + "/checkpoints"), fs::directory_iterator()) == 1);
+}
+
 TEST_CASE("a damaged, cut or missing share is an error on all ranks") {
   const Folder folder;
   TrainOptions options = Options();
@@ -272,6 +284,42 @@ TEST_CASE("a random state that torch does not take, or no memory, on one rank is
                             }),
               1, "its random state of");
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
+}
+
+TEST_CASE("a run goes on with the model that it began with, wherever that is, or says what differs") {
+  const Folder folder;
+  TrainOptions options = Options();
+  options.output = folder.Path(), options.quantization = "nf4", options.trained = {"0a", "0b", "F32"};
+  const auto model = TinyModel(1);
+  const auto alone = OneRank();
+  Trainer trainer(options, *model, nullptr, *alone);
+  trainer.Step(MakeBatch(1));
+  const std::string checkpoint = trainer.Save();
+  const auto resume = [&](const std::function<void(TrainOptions*)>& change) -> std::string {
+    TrainOptions asked = options;
+    change(&asked);
+    try {
+      RequireSameOptions(checkpoint, asked);
+      return "goes on";
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::kBadRequest);
+      CHECK(error.next_step().starts_with("give the "));
+      return error.what();
+    }
+  };
+  CHECK(resume([](TrainOptions* o) { o->model = "elsewhere"; }) == "goes on");
+  CHECK(resume([](TrainOptions* o) { o->trained = {}; }) == "goes on");  // unknown
+  CHECK_THAT(resume([](TrainOptions* o) { o->trained.fingerprint = "1a", o->model = "b"; }),
+             Catch::Contains("(fingerprint 0a), and this run is asked for with --model b (fingerprint 1a)"));
+  CHECK_THAT(
+      resume([](TrainOptions* o) { o->trained.reference = "1b", o->reference = "c"; }),
+      Catch::Contains("(fingerprint 0b), and this run is asked for with --reference c (fingerprint 1b)"));
+  CHECK_THAT(
+      resume([](TrainOptions* o) { o->trained.dtype = "BF16"; }),
+      Catch::Contains("made with weights in F32 (--dtype), and this run is asked for with weights in BF16"));
+  CHECK_THAT(
+      resume([](TrainOptions* o) { o->quantization = "none"; }),
+      Catch::Contains("made with --quantization nf4, and this run is asked for with --quantization none"));
 }
 
 TEST_CASE("checkpoints: only the newest are kept, damage is named, the folder is whole") {

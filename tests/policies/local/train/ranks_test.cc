@@ -196,5 +196,61 @@ TEST_CASE("what is not finite on one rank stops all, and the checkpoint before s
   CHECK(NewestCheckpoint(folder.Path()) == good);
 }
 
+TEST_CASE("ranks without a common folder write no checkpoint, and say whose shares are missing") {
+  const Folder folder;
+  TrainOptions options = Options();
+  options.output = folder.Path() + "/rank-0", options.keep = 1;
+  const std::string good = CheckpointOfRanks(options, 3);
+  for (const char* other : {"/rank-1", "/rank-2"})
+    fs::copy(options.output, folder.Path() + other, fs::copy_options::recursive);
+  std::vector<std::unique_ptr<LanguageModel>> models;
+  std::vector<std::string> next(3);
+  for (int i = 0; i < 3; ++i) models.push_back(TinyModel(5));
+  const auto start = std::chrono::steady_clock::now();
+  const auto errors = ErrorsOfRanks(3, [&](Ranks& ranks) {
+    const auto rank = static_cast<size_t>(ranks.Rank());
+    TrainOptions own = options;
+    own.output = folder.Path() + "/rank-" + std::to_string(rank);
+    Trainer trainer(own, *models[rank], nullptr, ranks);
+    trainer.Resume(NewestCheckpoint(own.output));
+    trainer.Step(MakeBatch(3));
+    try {
+      trainer.Save();
+    } catch (const Error& error) {
+      next[rank] = error.next_step();
+      throw;
+    }
+  });
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
+  CheckAllSay(errors, 0,
+              options.output +
+                  "/checkpoints/.shares-3 has no share (optimizer-N-of-3.safetensors) of rank 1, 2; older");
+  CHECK(next == std::vector<std::string>(3, kShareOutput));
+  CHECK(NewestCheckpoint(options.output) == good);
+  for (const char* rank : {"/rank-0", "/rank-1", "/rank-2"})
+    CHECK(std::distance(fs::directory_iterator(folder.Path() + rank + "/checkpoints"),
+                        fs::directory_iterator()) == 1);  // no shares are left
+  CHECK(TrainOnRanks(options, 3, 3, 3, good).figures.size() == 1);
+}
+
+TEST_CASE("ranks that see different newest checkpoints say so before they read one") {
+  const Folder folder;
+  TrainOptions options = Options();
+  options.output = folder.Path() + "/shared";
+  CheckpointOfRanks(options, 2);
+  options.resume = true;
+  const auto resume = [&](const std::string& output_of_second) {
+    return ErrorsOfRanks(2, [&](Ranks& ranks) {
+      TrainOptions own = options;
+      if (ranks.Rank() == 1) own.output = output_of_second;
+      const std::string found = CheckpointToResume(own, ranks);
+      CHECK(found == NewestCheckpoint(options.output));
+    });
+  };
+  CHECK(resume(options.output) == std::vector<std::string>(2));
+  for (const std::string& error : resume(folder.Path() + "/other"))
+    CHECK_THAT(error, Catch::Contains("/checkpoints: rank 0 goes on from step-00000002, rank 1 from no"));
+}
+
 }  // namespace
 }  // namespace kevin::local

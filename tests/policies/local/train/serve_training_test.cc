@@ -76,6 +76,13 @@ TEST_CASE("activations are recomputed where the memory plan says so, or where it
     // Without one the cache is given up while the model learns.
     CHECK_FALSE(Recomputes(options, SampledJson(folder.Path() + "/socket", "", too_many)));
   }
+  SECTION("a judge takes part of it where turns are made ahead") {
+    options.judge_bytes = FreeBytesOf(at::kCPU) * 5 / 4;
+    CHECK_FALSE(Recomputes(options));
+    options.judges_meanwhile = true;
+    CHECK(Recomputes(options));
+    options.judge_bytes = 0;
+  }
   options.micro_tokens = int64_t{1} << 40;  // no memory holds the activations of so many
   CHECK(Recomputes(options));
   options.choose_recompute = false;
@@ -85,7 +92,7 @@ TEST_CASE("activations are recomputed where the memory plan says so, or where it
 }
 
 // One of two ranks: what it decides about the sampler, in FOLDER/sums-N ("split" or "whole"). Rank 0 is to have a cache
-// that fits in memory only if it is split; rank 1 would have no need.
+// that fits in its half of the memory only if it is split; rank 1 would have no need.
 TEST_CASE("one of two ranks that open a trainer as a process of its own", "[.process]") {
   const std::string rank = Given("TEST_RANK"), folder = Given("TEST_FOLDER");
   setenv("RANK", rank.c_str(), 1), setenv("WORLD_SIZE", "2", 1);
@@ -96,7 +103,8 @@ TEST_CASE("one of two ranks that open a trainer as a process of its own", "[.pro
   const ModelConfig config = SplittableConfig();
   WriteFormulaModel(options.model, config, 0.6f);
   const int64_t token = int64_t{2} * config.layers * config.kv_heads * config.head_dim * 4;
-  const int64_t tokens = rank == "0" ? FreeBytesOf(at::kCPU) * 5 / 4 / token : 100;
+  const int64_t usable = FreeBytesOf(at::kCPU) / 2 * 94 / 100 - (int64_t{2} << 30);
+  const int64_t tokens = rank == "0" ? usable * 3 / 2 / token : 100;
   int ends[2];
   REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
   std::thread service([&] {

@@ -1,4 +1,5 @@
-// Two GPUs that sample together over NCCL draw what one GPU draws, before and after an update.
+// Two GPUs that sample together over NCCL draw what one GPU draws, before and after an update. And what a step leaves of a
+// GPU's memory to a judge.
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -84,6 +85,24 @@ void SampleAsRank(const Rendezvous& rendezvous, const std::string& folder) {
     } else if (!IsWritten(told, 60)) {
       throw Error(ExitCode::kBroken, "rank 0 has drawn nothing");
     }
+  }
+}
+
+TEST_CASE("after a step a GPU's free memory is there for a judge on it", "[gpu]") {
+  if (!HasGpu()) return;
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  const at::Device device(at::kCUDA, 0);
+  OpenCuda(device);
+  for (const bool is_judged : {false, true}) {
+    TrainOptions options = Options();
+    options.judge_bytes = is_judged ? 1 : 0;
+    const auto model = ModelOn(device, NumberType::kF32);
+    const auto alone = OneRank();
+    Trainer trainer(options, *model, nullptr, *alone);
+    at::empty({kBytes}, at::TensorOptions(at::kByte).device(device));  // torch keeps it
+    const int64_t before = FreeBytesOf(device);
+    trainer.Step(MakeBatch(1));
+    CHECK((FreeBytesOf(device) - before > kBytes / 2) == is_judged);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "policies/local/train/train_plan.h"
 
+#include "policies/local/train/sampling_options.h"
 #include "tests/catch.h"
 
 namespace kevin::local {
@@ -117,13 +118,52 @@ TEST_CASE("a judge on the same GPU has its memory while the model is sampled, no
   request.judge_bytes = 89'000'000'000;
   const TrainPlan judged = PlanTraining(kSmall, {}, request);
   CHECK(judged.sampling == alone.sampling + request.judge_bytes);
-  CHECK(judged.learning == alone.learning);
-  CHECK(judged.fits);
+  CHECK((judged.learning == alone.learning && judged.fits));
   CHECK(judged.text.find("and the judge (89.0)") != std::string::npos);
   request.judge_bytes = 120'000'000'000;
   const TrainPlan too_large = PlanTraining(kSmall, {}, request);
   CHECK(!too_large.fits);
   CHECK(too_large.next.find("--size small") != std::string::npos);
+}
+
+TEST_CASE("a judge on the GPU that trains is counted where the model is sampled elsewhere") {
+  TrainPlanRequest request = Ranks(1);
+  const TrainPlan alone = PlanTraining(kSmall, {}, request);
+  CHECK((alone.sampling == 0 && alone.fits));
+  request.judge_bytes = 89'000'000'000;
+  const TrainPlan judged = PlanTraining(kSmall, {}, request);
+  CHECK(judged.sampling == alone.weights + alone.gradients + alone.optimizer + request.judge_bytes);
+  CHECK((judged.learning == alone.learning && judged.fits));
+  CHECK(judged.text.find(" and the judge (89.0) while judging") != std::string::npos);
+  request.judge_bytes = 120'000'000'000;
+  const TrainPlan too_large = PlanTraining(kSmall, {}, request);
+  CHECK_FALSE((too_large.fits || too_large.may_be_tried));
+  CHECK(too_large.misfit.find(" GB while judging, and of 141.0 GB available") != std::string::npos);
+  CHECK(too_large.next.find("a GPU of its own for judging (--place)") != std::string::npos);
+  CHECK(too_large.next.find("--context") == std::string::npos);
+  TrainOptions options;
+  options.shard = true;
+  request.ranks = 2, request.judge_bytes = 0;
+  const TrainPlan sharded = PlanTraining(kSmall, options, request);
+  request.judge_bytes = 89'000'000'000;
+  CHECK(PlanTraining(kSmall, options, request).sampling == sharded.sampling + request.judge_bytes);
+}
+
+TEST_CASE("where turns are made ahead, the judge has its memory while the model learns, too") {
+  TrainPlanRequest request = Ranks(1, 32768);
+  request.judge_bytes = 70'000'000'000;
+  const TrainPlan between = PlanTraining(kSmall, {}, request);
+  request.judges_meanwhile = true;
+  const TrainPlan ahead = PlanTraining(kSmall, {}, request);
+  CHECK_FALSE(between.recompute);
+  CHECK((ahead.recompute && ahead.fits));  // both would not fit with activations kept
+  CHECK(ahead.sampling == between.sampling);
+  CHECK(ahead.learning - ahead.transient == between.learning - between.transient + request.judge_bytes);
+  CHECK(ahead.text.find(" and the judge (70.0) while learning") != std::string::npos);
+  request.judge_bytes = 105'000'000'000;
+  const TrainPlan too_large = PlanTraining(kSmall, {}, request);
+  CHECK_FALSE(too_large.fits);
+  CHECK(too_large.next.find("--staleness 0") != std::string::npos);
 }
 
 TEST_CASE("a second copy of the weights is counted on the device that has it") {
@@ -187,8 +227,7 @@ TEST_CASE("adapters of 32B in bfloat16 train and sample on one GPU: their weight
   CHECK(plan.parameters == 32763876352);
   // 64 layers of 32 * (in + out) over q, k, v, o, gate, up and down.
   CHECK(plan.trained == 64ll * 32 * (10240 + 6144 + 6144 + 10240 + 3 * 32768));
-  CHECK(plan.weights == 2 * plan.parameters + 4 * plan.trained);
-  CHECK(plan.optimizer == 12 * plan.trained);
+  CHECK((plan.weights == 2 * plan.parameters + 4 * plan.trained && plan.optimizer == 12 * plan.trained));
   CHECK(plan.cache == 32768ll * 2 * 64 * 8 * 128 * 2);
   CHECK(plan.fits);
   options.quantization = "nf4";
@@ -220,9 +259,8 @@ TEST_CASE("sharded, 14B fits four GPUs and 32B eight") {
   const TrainPlan eight = PlanTraining(kThirtyTwo, options, Ranks(8)),
                   four = PlanTraining(kThirtyTwo, options, Ranks(4));
   WARN(eight.text);
-  CHECK(eight.fits);
+  CHECK((eight.fits && eight.recompute));
   CHECK_FALSE(four.fits);
-  CHECK(eight.recompute);
   // Embedding and head whole, two layers, and 12 bytes a number of the layers over eight ranks.
   const int64_t ends = 2ll * 152064 * 5120 + 5120, layers = eight.parameters - ends, layer = layers / 64;
   CHECK(eight.weights == 2 * (ends + 2 * layer));
@@ -245,8 +283,7 @@ TEST_CASE("where whole weights and cache do not fit one GPU, the sampler is spli
   const TrainPlan plan = PlanTraining(kThirtyTwo, options, eight);
   WARN(plan.text);
   CHECK(plan.sampling > kGpu);
-  CHECK(plan.split);
-  CHECK(plan.fits);
+  CHECK((plan.split && plan.fits));
   const int64_t ends = 2ll * 152064 * 5120 + 5120, layers = plan.parameters - ends, norms = 64ll * 2 * 5120;
   CHECK(plan.slice == 2 * ((layers - norms) / 8 + norms));
   CHECK(plan.split_sampling ==
@@ -258,7 +295,6 @@ TEST_CASE("where whole weights and cache do not fit one GPU, the sampler is spli
   larger.judge_bytes = 80'000'000'000;
   CHECK_FALSE(PlanTraining(kThirtyTwo, options, larger).fits);
   CHECK_FALSE(PlanTraining(kThirtyTwo, options, larger).split);
-
   // Not where it fits anyway, is not asked for, is not sampled, or cannot be.
   const TrainPlan seven = PlanTraining(kSeven, options, Ranks(2, 32768));
   CHECK((!seven.split && seven.fits && seven.split_sampling > 0));
@@ -287,16 +323,78 @@ TEST_CASE("why a sampler cannot be split") {
   CHECK(why.next == "start 2 or 4 ranks, or leave out --split-sampler");
 }
 
-TEST_CASE("memory that is not known is not judged; main memory takes the optimiser") {
-  TrainOptions options;
+TEST_CASE("memory that is not known is not judged") {
   TrainPlanRequest unknown = Ranks(1);
   unknown.device_bytes = 0;
-  CHECK(PlanTraining(kThirtyTwo, options, unknown).fits);
+  CHECK(PlanTraining(kThirtyTwo, {}, unknown).fits);
+}
+
+TEST_CASE("an optimiser in main memory is counted there, for all ranks of the machine") {
+  TrainOptions options;
   options.adam.on_cpu = true;
-  const TrainPlan plan = PlanTraining(kSeven, options, Ranks(1));
-  CHECK(plan.optimizer == 0);
+  TrainPlanRequest request = Ranks(1);
+  const TrainPlan plan = PlanTraining(kSeven, options, request);
+  CHECK(plan.optimizer == 12 * plan.parameters);
   CHECK(plan.gradients == 2 * plan.parameters);
-  CHECK(plan.fits);
+  CHECK(plan.main_memory == 16 * plan.parameters);  // the summed gradients, too
+  CHECK(plan.learning == plan.weights + plan.transient);
+  CHECK(plan.fits);  // main memory is unknown
+  CHECK(plan.text.find(", optimiser in main memory, ") != std::string::npos);
+  CHECK(plan.text.ends_with("; in main memory: optimiser 91.4, summed gradients 30.5: 121.8 GB"));
+  request.main_bytes = 140'000'000'000;
+  CHECK(PlanTraining(kSeven, options, request).fits);
+  request.main_bytes = 100'000'000'000;
+  const TrainPlan refused = PlanTraining(kSeven, options, request);
+  CHECK_FALSE((refused.fits || refused.fits_here || refused.may_be_tried));
+  CHECK(refused.text.ends_with(": 121.8 GB; 100.0 GB are available: it does not fit"));
+  CHECK(refused.misfit == "121.8 GB in main memory, and of 100.0 GB available 91.9 may be used");
+  CHECK(refused.next == "try --lora 32, or more machines, or one with more memory");
+  SECTION("each rank has its part of the optimiser, and all summed gradients") {
+    request.ranks = request.ranks_here = 4, request.main_bytes = 220'000'000'000;
+    const TrainPlan four = PlanTraining(kSeven, options, request);
+    const int64_t bucket = 4ll * 3584 * 152064;  // of new weights, on their way to all ranks
+    CHECK(four.main_memory == 3 * four.parameters + 4 * four.parameters + bucket);
+    CHECK(four.main_needed == 4 * four.main_memory);
+    CHECK((!four.fits && four.next.starts_with("try --shard, or --lora 32")));
+    request.ranks_here = 2;  // on two machines
+    CHECK(PlanTraining(kSeven, options, request).fits);
+    options.shard = true, request.ranks_here = 4;
+    const TrainPlan sharded = PlanTraining(kSeven, options, request);
+    const int64_t ends = 2ll * 152064 * 3584 + 3584, layers = sharded.parameters - ends;
+    CHECK(sharded.main_memory == 3 * sharded.parameters + 4 * ends + layers + 2 * ends);
+    CHECK(sharded.fits);
+  }
+  SECTION("a sampler in main memory takes its part") {
+    request.main_bytes = 140'000'000'000, request.copies.device = "cpu", request.copies.there = 1;
+    request.copies.context_tokens = 32768, request.copies.there_bytes = request.main_bytes;
+    const TrainPlan sampled = PlanTraining(kSeven, options, request);
+    CHECK(sampled.main_needed == sampled.main_memory + sampled.there);
+    CHECK_FALSE(sampled.fits);
+    CHECK(sampled.next.find("no second copy in main memory") != std::string::npos);
+  }
+  SECTION("it is not advised where main memory is too small, and advised against where the GPU has room") {
+    request.main_bytes = 20'000'000'000;
+    CHECK(PlanTraining(kSmall, options, request).next.starts_with("try the optimiser on the GPU"));
+    options.adam.on_cpu = false, request.main_bytes = 140'000'000'000;
+    CHECK(PlanTraining(kSeven, options, request).next.find("--optimizer-on-cpu") != std::string::npos);
+    request.main_bytes = 100'000'000'000;
+    CHECK(PlanTraining(kSeven, options, request).next.find("--optimizer-on-cpu") == std::string::npos);
+  }
+}
+
+TEST_CASE("where the CPU trains, its memory has all, and the ranks of a machine share it") {
+  TrainOptions options;
+  TrainPlanRequest request = Ranks(2);
+  request.ranks_here = 2, request.copies.here = 2, request.copies.context_tokens = 1024;
+  ShareMainMemory(&request);
+  CHECK((request.device_bytes == kGpu / 2 && request.copies.here == 1));
+  const TrainPlan plan = PlanTraining(kSmall, options, request);
+  options.adam.on_cpu = true;
+  const TrainPlan moved = PlanTraining(kSmall, options, request);
+  CHECK((moved.learning == plan.learning && moved.sampling == plan.sampling));
+  CHECK((moved.main_memory == 0 && moved.text == plan.text));
+  options.adam.on_cpu = false;
+  CHECK(PlanTraining(kSeven, options, request).next.find("--optimizer-on-cpu") == std::string::npos);
 }
 
 }  // namespace kevin::local
