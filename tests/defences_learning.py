@@ -166,7 +166,7 @@ DEFENCES = [
     ("unfinished-export", "the same in exports", "tools/export/records.cc", "if (!NeedsLaterTurns(scheme)) return all;", "return all;",
      "export_test", '"schemas of other trainers*"'),
     ("best", "the best is one for each problem, kind, device and size", "agent/train/turns.cc",
-     "{t.problem->id, t.episode->kind, t.episode->device, t.episode->workload.size}", "{t.problem->id, \"\", \"\", \"\"}",
+     "{t.problem->id, t.episode->kind, t.episode->device,\n", "{t.problem->id, \"\", \"\",\n",
      "agent_train_test", "\"tpt's best*\""),
     ("harvest", "a round of imitation harvests from the whole suite", "tools/train_options.cc",
      "if (sampling.problems_per_step == 0 && is_round)", "if (false && is_round)", ONLINE, '"the other ways*"'),
