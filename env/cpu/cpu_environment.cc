@@ -330,10 +330,16 @@ void CpuEnvironmentImpl::Judge(Depth depth, const Problem& problem, const Candid
   request["interpreted"] = evaluation->backend == "triton";
   request["start_library"] = "";
   const Compiled own = OwnLibraries(depth, candidate, library, options);  // in use until the answer
+  evaluation->wait_s += own.wait_s;
   if (own.timed_out) {
     evaluation->outcome = TimedOut{"compile", PythonBuildLimit_s(options_.limits)};
     return;
   }
+  if (own.library.empty() && !own.log.empty()) {
+    evaluation->outcome = CompileFailed{own.log};
+    return;
+  }
+  evaluation->log += own.log;
   request["own_libraries"] = own.library.string();
   Compiled start;  // in use until the answer
   if (!options.start_source.empty()) {

@@ -23,7 +23,7 @@ namespace kevin {
 namespace {
 
 constexpr size_t kMostThreads = 1024, kMostAddresses = 20'000;
-constexpr size_t kLongestHeader = 1 << 20;
+constexpr size_t kLongestHeader = 16 << 20;
 constexpr uint64_t kLeastRun_ns = 50'000;  // being stopped and woken takes less
 
 constexpr const char* kOther = "another library";

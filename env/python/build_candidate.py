@@ -13,7 +13,7 @@ paths of torch's headers in precompiled form (torch_headers.py).
 """
 
 import ast
-import contextlib
+import copy
 import glob
 import json
 import os
@@ -102,8 +102,13 @@ class OwnHeaders:
         return result
 
 
-def inline_call(name, cpp_sources, cuda_sources, options):
-    return {"name": name, "cpp_sources": cpp_sources, "cuda_sources": cuda_sources, "options": options}
+def frozen(**call):
+    """A call's arguments as JSON has them, before torch adds to the caller's lists. None: they are no JSON, and are not asked for
+    again."""
+    try:
+        return json.loads(json.dumps(call, ensure_ascii=False).encode())
+    except (TypeError, ValueError):
+        return None
 
 
 def texts_of(paths):
@@ -124,24 +129,24 @@ class Builder:
         self.compiled, self.libraries, self.asked = {}, [], []
 
     def keep(self, keys, library, name, is_own, call):
-        """`keys`: with the extension's name, and without it. `call`: its arguments."""
+        """`keys`: with the extension's name, and without it. `call`: frozen."""
         file = f"own-{keys[0]}-{len(self.libraries)}.so"  # the name tells the evaluator whose code it is
-        asked = {"file": file, "own": is_own, **call}
-        with contextlib.suppress(TypeError, ValueError):  # what is no JSON is not asked for again
-            self.asked.append(json.loads(json.dumps(asked, ensure_ascii=False).encode()))
+        if "file" in self.compiled.get(keys[0], ()):  # the same call once more
+            return
+        if call is not None:
+            self.asked.append({"file": file, "own": is_own, **call})
         self.compiled[keys[0]] = {"file": file, "name": name, "own": is_own}
         self.compiled.setdefault(keys[1], self.compiled[keys[0]])
         with open(library, "rb") as built:  # before the candidate's code goes on
             self.libraries.append((file, built.read()))
 
-    def build(self, keys, call, attempts, work):
+    def build(self, keys, name, call, attempts, work):
         """`work` makes the module with the options of an attempt; the first that does not fail counts, else the last."""
-        name = call["name"]
         folder = os.path.abspath(f"build-{keys[0]}")
         os.makedirs(folder, exist_ok=True)
         for options in attempts:
             try:
-                module = work({**options, "build_directory": folder, "verbose": False})
+                module = work({**copy.deepcopy(options), "build_directory": folder, "verbose": False})
                 break
             except RuntimeError as error:
                 if options is attempts[-1]:
@@ -168,7 +173,8 @@ class Builder:
             if missing is None:
                 return None
             raise CompilerFailed(f"extension {name} is not complete: {missing} is declared, and nowhere defined") from error
-        self.keep(keys, result["library"], name, True, inline_call(name, cpp_sources, cuda_sources, options))
+        call = frozen(name=name, cpp_sources=cpp_sources, cuda_sources=cuda_sources, options=options)
+        self.keep(keys, result["library"], name, True, call)
         return module
 
     def load_inline(self, name, cpp_sources, cuda_sources=None, **options):
@@ -180,8 +186,12 @@ class Builder:
         if module is not None:
             return module
         attempts = torch_headers.attempts(self.headers, kept, bool(cuda_sources))
-        call = inline_call(name, cpp_sources, cuda_sources, kept)
-        return self.build(keys, call, attempts, lambda options: self.inline(name, cpp_sources, cuda_sources, **options))
+        call = frozen(name=name, cpp_sources=cpp_sources, cuda_sources=cuda_sources, options=kept)
+
+        def work(options):
+            return self.inline(name, copy.copy(cpp_sources), copy.copy(cuda_sources), **options)
+
+        return self.build(keys, name, call, attempts, work)
 
     def compile_rest(self, calls):
         """Those that the import has not made: a constructor or `forward` may. What fails is told to the call that asks for
@@ -204,8 +214,8 @@ class Builder:
         kept = {k: v for k, v in options.items() if k not in extensions.IGNORED}
         has_cuda = any(str(path).endswith(".cu") for path in extensions.as_list(sources))
         attempts = torch_headers.attempts(self.headers, kept, has_cuda)
-        call = {"name": name, "files": texts_of(extensions.as_list(sources)), "options": kept}
-        return self.build(keys, call, attempts, lambda options: self.files(name, sources, **options))
+        call = frozen(name=name, files=texts_of(extensions.as_list(sources)), options=kept)
+        return self.build(keys, name, call, attempts, lambda options: self.files(name, sources, **options))
 
 
 def main():

@@ -35,6 +35,9 @@ constexpr double kFactsLimit_s = 30;
 constexpr int64_t kBuildMemoryMb = 16384;  // addresses: the interpreter with torch takes 3 GB of them
 constexpr int64_t kBuildFileMb = 256;
 constexpr size_t kMostHeaderBytes = size_t{16} << 20;  // of a bundle, with the sources of its extensions
+constexpr int kDeepestHeader = 8;  // to write JSON takes a part of the stack for each level
+// As build_candidate.py writes it where there is something to compile once more.
+constexpr const char* kAsked = "\"asked\": [{";
 // A build may take this many times the limit of a kernel's compile: with torch's headers nvcc alone takes minutes.
 constexpr double kBuildTimeFactor = 5;
 // Exit statuses of build_candidate.py: it has told why; its own imports fail.
@@ -124,25 +127,23 @@ bool TakeImported(std::string* output) {
   return true;
 }
 
-// JSON of what rebuild_extensions.py compiles again; empty: nothing.
-std::string AskedExtensions(const fs::path& bundle) {
+// The line of JSON that a bundle begins with. The import may have written it: it stays a text. Empty: too long, or none.
+std::string HeaderOf(const fs::path& bundle) {
   std::string line(kMostHeaderBytes, '\0');
-  std::ifstream(bundle, std::ios::binary).read(line.data(), static_cast<std::streamsize>(line.size()));
-  line.resize(std::min(line.find('\n'), line.size()));
-  const json header = json::parse(line, nullptr, false);
-  if (!header.is_object()) return "";
-  const auto asked = header.find("asked");
-  return asked == header.end() || asked->empty()
-             ? ""
-             : asked->dump(-1, ' ', false, json::error_handler_t::replace);
+  std::ifstream in(bundle, std::ios::binary);
+  in.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<size_t>(in.gcount()));
+  const size_t end = line.find('\n');
+  return end == std::string::npos ? "" : line.substr(0, end);
 }
 
 // A bundle is a line of JSON and the files behind it.
 bool CopyBundleWithStages(const fs::path& bundle, const std::vector<std::string>& names, const fs::path& to) {
+  const std::string line = HeaderOf(bundle);
   std::ifstream in(bundle, std::ios::binary);
-  std::string line;
-  std::getline(in, line);
-  json header = json::parse(line, nullptr, false);
+  in.seekg(static_cast<std::streamoff>(line.size()) + 1);
+  const auto is_shallow = [](int depth, json::parse_event_t, json&) { return depth <= kDeepestHeader; };
+  json header = json::parse(line, is_shallow, false);
   if (!header.is_object()) return false;
   header["stages"] = names;
   std::ofstream out(to, std::ios::binary);
@@ -192,11 +193,11 @@ fs::path BundleFolder(const fs::path& cache_directory) {
 
 Compiled RebuildExtensions(const PythonSetup& setup, const std::string& compiler_version,
                            const fs::path& bundle, const CompileOptions& options) {
-  const std::string asked = AskedExtensions(bundle);
+  const std::string header = HeaderOf(bundle);
   Compiled compiled;
-  if (asked.empty()) return compiled;
+  if (header.find(kAsked) == std::string::npos) return compiled;
   const std::string key = Sha256Hex("extensions 1\n" + setup.python + "\n" + setup.torch_version + "\n" +
-                                    compiler_version + "\n" + CpuModel() + CpuFeatures() + "\n" + asked);
+                                    compiler_version + "\n" + CpuModel() + CpuFeatures() + "\n" + header);
   const fs::path folder = BundleFolder(options.cache_directory);
   LibraryCache cache(folder, options.cache_limit_bytes);
   std::optional<CachedLibrary> entry = cache.Find(key);
@@ -205,20 +206,24 @@ Compiled RebuildExtensions(const PythonSetup& setup, const std::string& compiler
     const fs::path work = temporary.path() / "work", kept = temporary.path() / "kept";
     fs::create_directory(work);
     fs::create_directory(kept);
-    WriteFileIn(work, "asked.json", asked);
+    WriteFileIn(work, "header.json", header);
     const fs::path sets = TorchHeaderSets(setup, compiler_version, options.cache_directory);
     const DeviceLock lock("cpu", options.lock, &compiled.wait_s, options.stop);
     SpawnOptions spawn =
         ScriptProcess(setup, "rebuild_extensions.py", options, "", work, FoldersOfBuild(setup, sets));
     spawn.argv.push_back(sets.string());
-    Ran ran = RunToEnd(std::move(spawn), options.patience * PythonBuildLimit_s(options.limits),
-                       static_cast<size_t>(options.limits.max_log_bytes), options.stop);
+    Ran ran =
+        RunToEnd(std::move(spawn), options.patience * PythonBuildLimit_s(options.limits),
+                 static_cast<size_t>(options.limits.max_log_bytes), options.stop, UsageLimitsOfScript(work));
+    TakeWantedHeaders(&ran.output);
     std::error_code error;
-    fs::rename(work / kLibraryFileName, kept / kLibraryFileName, error);
-    if (ran.timed_out || WasKilled(ran) || ran.status != 0 || error) {
+    const bool is_built =
+        ran.status == 0 && fs::is_regular_file(fs::symlink_status(work / kLibraryFileName, error));
+    if (is_built) fs::rename(work / kLibraryFileName, kept / kLibraryFileName, error);
+    if (!is_built || error) {
       compiled.timed_out = ran.timed_out || WasKilled(ran);
       compiled.on_clock = ran.timed_out;
-      compiled.log = Printable(ran.output);
+      compiled.log = "the extensions did not compile once more: " + Printable(ran.output) + ran.exceeded;
       return compiled;
     }
     WriteFileIn(kept, "log", Printable(ran.output));
@@ -237,7 +242,7 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
   const std::string headers =
       torch_headers && candidate.source.find("load_inline") != std::string::npos ? "torch" : "own";
   const std::string key =
-      Sha256Hex("python bundle 4\n" + headers + "\n" + candidate.kind + "\n" + setup.python + "\n" +
+      Sha256Hex("python bundle 5\n" + headers + "\n" + candidate.kind + "\n" + setup.python + "\n" +
                 setup.torch_version + "\n" + compiler_version + cuda_architecture + "\n" + CpuModel() +
                 CpuFeatures() + "\n" + candidate.source);
   const fs::path folder = BundleFolder(options.cache_directory);

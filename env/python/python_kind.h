@@ -31,8 +31,9 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
                      const std::string& cuda_architecture = "");
 
 // The extensions that the import of this bundle's text asked for, compiled once more where none of the text's code runs
-// (env/python/rebuild_extensions.py): the import may have written any bundle. A bundle of them alone; no library: it asked for
-// none, or they could not be compiled (`log`, `timed_out`). Cached. Throws Error for broken infrastructure only.
+// (env/python/rebuild_extensions.py): the import may have written any bundle. A bundle of them alone, and in `log` why one was left
+// out; no library: it asked for none, or a compiler failed (`log`, `timed_out`), which is not cached. Throws Error for broken
+// infrastructure only.
 Compiled RebuildExtensions(const PythonSetup& setup, const std::string& compiler_version,
                            const std::filesystem::path& bundle, const CompileOptions& options);
 

@@ -239,7 +239,10 @@ std::string SaveCheckpoint(const TrainOptions& options, const LanguageModel& mod
       Written([&] { Assemble(options, model, steps, shares, ranks.Size()); });
     });
   } catch (const Error&) {
-    RemoveShares(shares);  // no rank writes there any more
+    // Where a rank was lost rank 0 may still move the shares of their common folder.
+    const std::string of_first = StoredShares::FileOf(0, ranks.Size()) + ".safetensors";
+    std::error_code unknown;
+    if (ranks.Rank() == 0 || !fs::exists(shares / of_first, unknown)) RemoveShares(shares);
     throw;
   }
   return (FolderOf(options) / NameOfStep(steps)).string();

@@ -381,7 +381,9 @@ class Planner {
 
 void ShareMainMemory(TrainPlanRequest* request) {
   request->trains_on_cpu = true;
-  request->device_bytes /= request->ranks_here;
+  // What is left to others is left once.
+  if (request->device_bytes > 0)
+    request->device_bytes = (request->device_bytes - kReserved) / request->ranks_here + kReserved;
   request->copies.here = (request->copies.here + request->ranks_here - 1) / request->ranks_here;
 }
 

@@ -221,6 +221,13 @@ TEST_CASE("the share of a candidate's own kernels is known, or it is refused") {
     CHECK(OutcomeReason(evaluation.outcome).find(std::string("the rest is done by libraries: ") + library) !=
           std::string::npos);
   }
+  const Evaluation own = judged("share/flags_and_lists.py", "level1/19");
+  INFO(OutcomeReason(own.outcome));
+  CHECK(std::holds_alternative<Measured>(own.outcome));
+  CHECK(own.own_share.value_or(0) > 0.9);
+  const Evaluation deep = judged("share/copies/deep_bundle.py", "level1/19");
+  REQUIRE(std::holds_alternative<CompileFailed>(deep.outcome));
+  CHECK(OutcomeReason(deep.outcome).find("the extensions did not compile once more") != std::string::npos);
   const Evaluation at_build = judged("share/copies/when_built.py", "level1/2", openblas);
   INFO(Described(at_build.outcome));
   CHECK(

@@ -30,47 +30,63 @@ class TestRebuild(unittest.TestCase):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def rebuilt(self, asked):
+    def rebuilt(self, asked, status=0):
         """(names of the files of the bundle but the first, what the script printed)"""
-        with open(os.path.join(self.folder, "asked.json"), "w") as file:
-            json.dump(asked, file)
+        with open(os.path.join(self.folder, "header.json"), "w") as file:
+            json.dump({"asked": asked}, file)
         ran = subprocess.run([sys.executable, "-I", "-B", SCRIPT, os.path.join(self.folder, "none")], cwd=self.folder,
-                             capture_output=True, text=True, check=True)
+                             capture_output=True, text=True, check=False)
+        self.assertEqual(ran.returncode, status, ran.stderr)
+        if status:
+            return [], ran.stderr
         with open(os.path.join(self.folder, "candidate.so"), "rb") as file:
             header = json.loads(file.readline())
             self.assertEqual(len(file.read()), sum(each["bytes"] for each in header["files"]))
         self.assertEqual(header["files"][0], {"name": "candidate.py", "bytes": 0})
         return [each["name"] for each in header["files"][1:]], ran.stderr
 
-    def test_what_is_known_is_compiled_and_the_rest_left_out(self):
-        flags = ["-fplugin=./plugin.so", "-Wl,--plugin=./plugin.so", "-specs=x", "@flags", "-B.", "-include", "-I/tmp"]
+    def test_what_is_known_is_compiled(self):
+        flags = ["-O3", "-march=native -ffast-math", "-DNDEBUG", "-DSIZE=4", "-fopenmp", "-std=c++17", "-mprefer-vector-width=512"]
+        own = inline(1, extra_cflags=flags, extra_ldflags=["-fopenmp", "-lm"], extra_include_paths=[], use_pch=False)
+        names, said = self.rebuilt([own])
+        self.assertEqual((names, said.count("is not known")), ([own["file"]], 0))
+
+    def test_what_is_not_known_is_left_out(self):
+        flags = ["-fplugin=plugin", "-fplugin=./plugin.so", "-Wl,--plugin=./plugin.so", "-specs=x", "@flags", "-B.", "-include", "-I/tmp",
+                 "-fprofile-use=x", "-fmodule-mapper=x", "-DX=`touch it_ran`", '-DX="`touch it_ran`"', "-DX=$(touch it_ran)",
+                 "-O3;touch it_ran", "-x", "-wrapper", "-fuse-ld=x", "x.cpp"]
         strange = [inline(10 + i, extra_cflags=["-O3", flag]) for i, flag in enumerate(flags)]
-        strange += [inline(30, extra_ldflags=["-l:libopenblas.a"]), inline(31, extra_include_paths=["/tmp"]),
-                    {**inline(32), "file": "../own-x.so"}, {**inline(33), "name": "../own"}, {**inline(34), "options": None}, 7]
-        names, said = self.rebuilt([*strange[:8], inline(1, extra_cflags=["-O3", "-march=native"])])
-        self.assertEqual(names, [inline(1)["file"]])
-        self.assertEqual(said.count("not compiled again: Unknown"), 8)
-        shutil.rmtree(os.path.join(self.folder, f"own-{1:032x}"))
-        names, said = self.rebuilt(strange[8:])
-        self.assertEqual(names, [])
-        self.assertEqual(said.count("not compiled again"), 5)
+        strange += [{**one, "own": False} for one in strange[:2]]
+        strange += [inline(60, extra_ldflags=["-l:libopenblas.a"]), inline(61, extra_include_paths=["/tmp"]),
+                    {**inline(62), "file": "../own-x.so"}, {**inline(63), "name": "../own"}, {**inline(64), "name": "o;wn"}]
+        for begin in range(0, len(strange), 16):
+            some = strange[begin:begin + 16]
+            names, said = self.rebuilt(some)
+            self.assertEqual(names, [])
+            self.assertEqual(said.count("is not known"), len(some), said)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "it_ran")))
+
+    def test_what_fails_is_told(self):
+        _, said = self.rebuilt([{**inline(5), "cpp_sources": "no text of C++"}], status=1)
+        self.assertIn("did not compile once more", said)
+        self.rebuilt([7], status=1)
 
     def test_nothing_that_was_compiled_runs(self):
-        path = os.path.join(self.folder, "on_load.cpp")
-        files = {"file": f"own-{2:032x}-1.so", "own": False, "name": "on_load", "files": {path: ON_LOAD},
-                 "options": {"is_python_module": False}}
+        files = {"file": f"own-{2:032x}-1.so", "own": False, "name": "on_load", "options": {"is_python_module": False},
+                 "files": {os.path.join(self.folder, "csrc/on_load.cpp"): ON_LOAD}}
+        same = {**files, "file": f"own-{6:032x}-2.so", "name": "again"}
         own = {**inline(3), "cpp_sources": OWN + ON_LOAD}
-        names, said = self.rebuilt([files, own])
-        self.assertEqual(names, [files["file"], own["file"]], said)
+        names, said = self.rebuilt([files, same, own])
+        self.assertEqual(names, [files["file"], same["file"], own["file"]], said)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "it_ran")))
 
     def test_no_file_is_written_elsewhere_or_over_another(self):
         with tempfile.TemporaryDirectory() as elsewhere:
-            for path in (os.path.join(elsewhere, "x.cpp"), "../x.cpp", "asked.json"):
+            for path in (os.path.join(elsewhere, "x.cpp"), "../x.cpp", "header.json", f"build-{4:032x}/main.cpp", "a\nb.cpp", "a b.cpp"):
                 files = {"file": f"own-{4:032x}-0.so", "own": False, "name": "x", "files": {path: ON_LOAD}, "options": {}}
                 names, said = self.rebuilt([files])
                 self.assertEqual(names, [])
-                self.assertIn("not compiled again: Unknown", said)
+                self.assertIn("is not known", said)
                 shutil.rmtree(os.path.join(self.folder, f"build-{4:032x}"))
             self.assertEqual(os.listdir(elsewhere), [])
 
