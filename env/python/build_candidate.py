@@ -152,6 +152,8 @@ class Builder:
                 if options is attempts[-1]:
                     raise CompilerFailed(f"extension {name} does not compile:\n{compiler_lines(str(error))}") from error
         library = max(glob.glob(os.path.join(folder, "*.so")), key=os.path.getmtime)
+        if call is not None:
+            call["set"] = options is not attempts[-1]
         self.keep(keys, library, os.path.basename(library).split(".")[0], False, call)
         return module
 

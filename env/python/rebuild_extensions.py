@@ -78,6 +78,8 @@ def with_torch(folder, asked, headers):
         write_files(asked["files"])
     has_cuda = bool(asked.get("cuda_sources")) or any(path.endswith(".cu") for path in asked.get("files", {}))
     attempts = torch_headers.attempts(headers, asked["options"], has_cuda)
+    if not asked.get("set"):  # one may have been made since the first build: the code could stand in another order
+        attempts = attempts[-1:]
     for options in attempts:
         call = copy.deepcopy({**asked, "options": {**options, "build_directory": folder, "verbose": False}})
         try:
