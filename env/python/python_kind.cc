@@ -212,9 +212,9 @@ Compiled RebuildExtensions(const PythonSetup& setup, const std::string& compiler
     SpawnOptions spawn =
         ScriptProcess(setup, "rebuild_extensions.py", options, "", work, FoldersOfBuild(setup, sets));
     spawn.argv.push_back(sets.string());
-    Ran ran =
-        RunToEnd(std::move(spawn), options.patience * PythonBuildLimit_s(options.limits),
-                 static_cast<size_t>(options.limits.max_log_bytes), options.stop, UsageLimitsOfScript(work));
+    const UsageLimits usage = UsageLimitsOfScript(work);
+    Ran ran = RunToEnd(std::move(spawn), options.patience * PythonBuildLimit_s(options.limits),
+                       static_cast<size_t>(options.limits.max_log_bytes), options.stop, usage);
     TakeWantedHeaders(&ran.output);
     std::error_code error;
     const bool is_built =
