@@ -28,7 +28,7 @@ struct PairsPlan {
 struct JudgeRequest : JudgeOptions {
   int library_fd = -1;  // the candidate's .so
   int own_libraries_fd =
-      -1;  // a candidate in Python: a bundle of the libraries that are its own code; -1: none is
+      -1;  // of a candidate in Python: the bundle of what counts as its own code; -1: nothing does
   int start_library_fd = -1;    // the kernel to pair against as well (--from, or bench A B); -1: none
   std::string rules = "kevin";  // Workload::rules, of a candidate in Python
   // kInterpreted: the times say nothing, and a call takes seconds. No sequential test is made.

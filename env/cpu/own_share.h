@@ -39,7 +39,8 @@ OwnShare CountOwnShare(const ThreadSamples& samples, KernelForm form);
 // too few.
 bool IsShareOpen(const OwnShare& share, double least);
 
-// `own_libraries_fd`: of BuiltLibraries. Runs batches of these slots for 0.8 s, and for 5 s at most while the share is open beside Problem::least_own_share.
+// `own_libraries_fd`: of BuiltLibraries. Runs batches of these slots for 0.8 s, and for 5 s at most while the share is open
+// beside Problem::least_own_share.
 OwnShare MeasureOwnShare(Session& session, TimedProcess& process, int own_libraries_fd,
                          std::span<const uint16_t> slots, KernelForm form);
 

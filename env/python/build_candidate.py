@@ -130,9 +130,9 @@ class Builder:
 
     def keep(self, keys, library, name, is_own, call):
         """`keys`: with the extension's name, and without it. `call`: frozen."""
-        file = f"own-{keys[0]}-{len(self.libraries)}.so"  # the name tells the evaluator whose code it is
         if "file" in self.compiled.get(keys[0], ()):  # the same call once more
             return
+        file = f"own-{keys[0]}-{len(self.libraries)}.so"  # the name tells the evaluator whose code it is
         if call is not None:
             self.asked.append({"file": file, "own": is_own, **call})
         self.compiled[keys[0]] = {"file": file, "name": name, "own": is_own}

@@ -127,6 +127,30 @@ bool TakeImported(std::string* output) {
   return true;
 }
 
+// Where a script works, and what is kept of it.
+struct BuildFolders {
+  explicit BuildFolders(const fs::path& of_bundles) : temporary(of_bundles, "compile") {
+    fs::create_directory(work);
+    fs::create_directory(kept);
+  }
+  // Whether there is a bundle to keep: a folder or a link in its place is the candidate's doing.
+  bool KeepBundle() const {
+    std::error_code error;
+    if (!fs::is_regular_file(fs::symlink_status(work / kLibraryFileName, error))) return false;
+    fs::rename(work / kLibraryFileName, kept / kLibraryFileName, error);
+    return !error;
+  }
+
+  const WorkFolder temporary;
+  const fs::path work = temporary.path() / "work", kept = temporary.path() / "kept";
+};
+
+void TakeEntry(const CachedLibrary& entry, Compiled* compiled) {
+  compiled->library = entry.library;
+  compiled->log = entry.log;
+  compiled->in_use = entry.in_use;
+}
+
 // The line of JSON that a bundle begins with. The import may have written it: it stays a text. Empty: too long, or none.
 std::string HeaderOf(const fs::path& bundle) {
   std::string line(kMostHeaderBytes, '\0');
@@ -202,10 +226,8 @@ Compiled RebuildExtensions(const PythonSetup& setup, const std::string& compiler
   LibraryCache cache(folder, options.cache_limit_bytes);
   std::optional<CachedLibrary> entry = cache.Find(key);
   if (!entry) {
-    const WorkFolder temporary(folder, "compile");
-    const fs::path work = temporary.path() / "work", kept = temporary.path() / "kept";
-    fs::create_directory(work);
-    fs::create_directory(kept);
+    const BuildFolders folders(folder);
+    const fs::path &work = folders.work, &kept = folders.kept;
     WriteFileIn(work, "header.json", header);
     const fs::path sets = TorchHeaderSets(setup, compiler_version, options.cache_directory);
     const DeviceLock lock("cpu", options.lock, &compiled.wait_s, options.stop);
@@ -216,11 +238,7 @@ Compiled RebuildExtensions(const PythonSetup& setup, const std::string& compiler
     Ran ran = RunToEnd(std::move(spawn), options.patience * PythonBuildLimit_s(options.limits),
                        static_cast<size_t>(options.limits.max_log_bytes), options.stop, usage);
     TakeWantedHeaders(&ran.output);
-    std::error_code error;
-    const bool is_built =
-        ran.status == 0 && fs::is_regular_file(fs::symlink_status(work / kLibraryFileName, error));
-    if (is_built) fs::rename(work / kLibraryFileName, kept / kLibraryFileName, error);
-    if (!is_built || error) {
+    if (ran.status != 0 || !folders.KeepBundle()) {
       compiled.timed_out = ran.timed_out || WasKilled(ran);
       compiled.on_clock = ran.timed_out;
       compiled.log = "the extensions did not compile once more: " + Printable(ran.output) + ran.exceeded;
@@ -229,9 +247,7 @@ Compiled RebuildExtensions(const PythonSetup& setup, const std::string& compiler
     WriteFileIn(kept, "log", Printable(ran.output));
     entry = cache.Store(kept, key);
   }
-  compiled.library = entry->library;
-  compiled.log = entry->log;
-  compiled.in_use = entry->in_use;
+  TakeEntry(*entry, &compiled);
   return compiled;
 }
 
@@ -251,10 +267,8 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
   std::optional<CachedLibrary> entry = cache.Find(key);
   compiled.cached = entry.has_value();
   if (!entry) {
-    const WorkFolder temporary(folder, "compile");
-    const fs::path work = temporary.path() / "work", kept = temporary.path() / "kept";
-    fs::create_directory(work);
-    fs::create_directory(kept);
+    const BuildFolders folders(folder);
+    const fs::path &work = folders.work, &kept = folders.kept;
     WriteFileIn(work, "candidate.py", candidate.source);
     const fs::path sets = TorchHeaderSets(setup, compiler_version, options.cache_directory);
     const DeviceLock lock("cpu", options.lock, &compiled.wait_s, options.stop);
@@ -275,14 +289,10 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
     if (own_status == kCannotStart)
       throw Error(ExitCode::kMachine, setup.python + ": " + Printable(ran.output), kHowToGetPython);
     std::string log = Printable(ran.output);
-    std::error_code error;
     if (!ran.exceeded.empty()) {
       log += (log.empty() ? "the import was ended: " : "\nthe import was ended: ") + ran.exceeded;
     } else if (ran.status == 0) {
-      // A folder or a link there is the candidate's doing.
-      const bool is_file = fs::is_regular_file(fs::symlink_status(work / kLibraryFileName, error));
-      if (is_file) fs::rename(work / kLibraryFileName, kept / kLibraryFileName, error);
-      if (!is_file || error) log += "the import ended the process before its end";
+      if (!folders.KeepBundle()) log += "the import ended the process before its end";
     } else if (ran.output.empty() || !WIFEXITED(ran.status) || WEXITSTATUS(ran.status) != kRefused) {
       log += (log.empty() ? "the import " : "\nthe import ") + DescribeStatus(ran.status);
     }
@@ -290,9 +300,7 @@ Compiled BuildPython(const PythonSetup& setup, const std::string& compiler_versi
     entry = cache.Store(kept, key);
     if (ran.status == 0 && wanted) CountHeaders(setup, sets, *wanted, options, cuda_architecture);
   }
-  compiled.library = entry->library;
-  compiled.log = entry->log;
-  compiled.in_use = entry->in_use;
+  TakeEntry(*entry, &compiled);
   return compiled;
 }
 

@@ -276,14 +276,14 @@ bool NeedsFirstCallsApart(const std::string& source) {
 
 std::string KernelBenchRefusal(const std::string& source) {
   const std::string text = WithoutComments(source);
-  std::string reason;
-  for (const StaticRule& rule : StaticRules()) {
-    if (reason.empty() && std::any_of(rule.patterns.begin(), rule.patterns.end(),
-                                      [&](const char* pattern) { return Matches(text, pattern); }))
-      reason = rule.reason;
-  }
-  if (reason.empty() && HasTensorClass(text)) reason = kTensorClass;
-  if (reason.empty()) reason = MissingOf(BackendOf(source), text);
+  const std::vector<StaticRule>& rules = StaticRules();
+  const auto broken = std::find_if(rules.begin(), rules.end(), [&](const StaticRule& rule) {
+    return std::any_of(rule.patterns.begin(), rule.patterns.end(),
+                       [&](const char* pattern) { return Matches(text, pattern); });
+  });
+  const std::string reason = broken != rules.end()  ? broken->reason
+                             : HasTensorClass(text) ? kTensorClass
+                                                    : MissingOf(BackendOf(source), text);
   return reason.empty() ? "" : "KernelBench's static rules refuse it: " + reason;
 }
 
