@@ -19,6 +19,7 @@
 #include "env/error.h"
 #include "env/gpu/gpu_environment.h"
 #include "env/problem/precision.h"
+#include "env/problem/python_model.h"
 #include "env/process/machine.h"
 #include "tools/device_options.h"
 #include "tools/report/format.h"
@@ -44,16 +45,17 @@ std::vector<Row> RowsOf(const std::vector<DecoyResult>& decoys) {
   return rows;
 }
 
+Row RowOf(const std::string& name, bool must_pass, const Outcome& outcome) {
+  const auto* measured = std::get_if<Measured>(&outcome);
+  return {name, must_pass, measured != nullptr,
+          measured ? WorstErrorText(measured->max_error, measured->error_bound) : OutcomeReason(outcome)};
+}
+
 void TryAlternatives(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options,
                      std::vector<Row>* rows) {
   if (PrecisionOf(problem) != Precision::kFp32) return;
-  for (const Alternative& kernel : AlternativesFor(problem)) {
-    const Outcome outcome = environment.Verify(problem, {"cpp", kernel.source}, options);
-    const auto* measured = std::get_if<Measured>(&outcome);
-    rows->push_back(
-        {kernel.name, true, measured != nullptr,
-         measured ? WorstErrorText(measured->max_error, measured->error_bound) : OutcomeReason(outcome)});
-  }
+  for (const Alternative& kernel : AlternativesFor(problem))
+    rows->push_back(RowOf(kernel.name, true, environment.Verify(problem, {"cpp", kernel.source}, options)));
 }
 
 std::string Judgement(const std::vector<Row>& rows) {
@@ -98,6 +100,30 @@ AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const
   });
 }
 
+void TryInPython(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options,
+                 AdmissionResult* result) {
+  if (PrecisionOf(problem) != Precision::kFp32) {
+    result->python_not_tried = "they are for fp32";
+    return;
+  }
+  EvaluateOptions open = options;
+  open.workload.rules = "open";
+  try {
+    const AdmissionResult tried = AtEachShape(problem, open, [&](const EvaluateOptions& at_shape) {
+      std::vector<Row> rows;
+      for (const PythonAnswer& answer : PythonAnswers(AtSize(problem, at_shape.workload.size)))
+        rows.push_back(RowOf(answer.name, answer.must_pass,
+                             environment.Verify(problem, {"modelnew", answer.source}, at_shape)));
+      return rows;
+    });
+    result->rows.insert(result->rows.end(), tried.rows.begin(), tried.rows.end());
+    result->reason = Judgement(result->rows);
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::kBroken || error.code() == ExitCode::kInterrupted) throw;
+    result->python_not_tried = error.what();
+  }
+}
+
 namespace {
 
 // --- Several problems, with a log ---
@@ -119,10 +145,16 @@ class Device {
   const EnvironmentFacts& Facts() const { return cpu_ ? cpu_->Facts() : gpu_->Facts(); }
 
   AdmissionResult Try(const Problem& problem, const EvaluateOptions& options) {
-    if (cpu_) return Admit(*cpu_, problem, options);
-    return AtEachShape(problem, options, [&](const EvaluateOptions& at_shape) {
+    if (cpu_) {
+      AdmissionResult result = Admit(*cpu_, problem, options);
+      TryInPython(*cpu_, problem, options, &result);
+      return result;
+    }
+    AdmissionResult result = AtEachShape(problem, options, [&](const EvaluateOptions& at_shape) {
       return RowsOf(gpu_->Admit(problem, at_shape));
     });
+    result.python_not_tried = "they are tried on a CPU";
+    return result;
   }
 
  private:
@@ -173,6 +205,8 @@ void PrintTable(const Problem& problem, const AdmissionRecord& record, const std
                      row.reason.substr(0, 60)});
   }
   Print(stdout, AlignedTable(table));
+  if (!record.python_not_tried.empty())
+    PrintFormat(stdout, "  kernels in Python were not tried: {}\n", record.python_not_tried);
 }
 
 struct Totals {
@@ -228,6 +262,7 @@ class Admission {
     }
     record->seconds = SecondsSince(start);
     record->reason = result.reason;
+    record->python_not_tried = result.python_not_tried;
     record->rejected = result.Count(false, false);
     record->decoys = record->rejected + result.Count(false, true);
     record->right_passed = result.Count(true, true);
@@ -303,6 +338,7 @@ Json ToJson(const AdmissionRecord& record) {
           {"right", record.right},
           {"right_passed", record.right_passed},
           {"too_near", record.too_near},
+          {"python_not_tried", text(record.python_not_tried)},
           {"seconds", record.seconds}};
 }
 
@@ -324,6 +360,7 @@ AdmissionRecord AdmissionFromJson(const nlohmann::json& event) {
   record.right = event.at("right");
   record.right_passed = event.at("right_passed");
   record.too_near = event.value("too_near", 0);
+  if (event.contains("python_not_tried")) record.python_not_tried = text("python_not_tried");
   record.seconds = event.at("seconds");
   return record;
 }

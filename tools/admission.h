@@ -1,7 +1,8 @@
 #pragma once
 // Admission: a problem counts only if incorrect answers fail on it and correct ones pass. Decoys, the reference's own
 // answers and the alternatives (env/problem/problem.h) run against each problem's check; all tables are printed.
-// Alternatives are for float32; in other precisions they are left out.
+// Alternatives are for float32; in other precisions they are left out. On a CPU the problem's Python form is tried as well,
+// correct and with mistakes, under the rules `open` (PythonAnswers in env/problem/python_model.h).
 
 #include <filesystem>
 #include <string>
@@ -17,7 +18,7 @@ struct AdmissionOptions {
   Workload workload;  // size empty: small on the CPU, full on a GPU; precision: of the problems given
   bool json = false;  // `decoy` and `admission` events, one JSON object a line
   int threads = 0;    // 0: all cores of this process
-  std::string device = "cpu";     // or "cuda:N", without the alternatives, which are C++
+  std::string device = "cpu";     // or "cuda:N", where only decoys run
   std::filesystem::path results;  // also kept in this file, and what it has is not done again; empty: no file
   double seconds = 0;             // begin no further problem after this time; 0: no limit
 };
@@ -32,13 +33,20 @@ struct AdmissionRow {
 
 struct AdmissionResult {
   std::vector<AdmissionRow> rows;
-  std::string reason;  // why the problem is not admitted; empty when it is
+  std::string reason;            // why the problem is not admitted; empty when it is
+  std::string python_not_tried;  // why there are no rows of kernels in Python; empty: there are
   int Count(bool must_pass, bool passed) const;
 };
 
 // Runs decoys and alternatives on the CPU, at each shape of options.size, and prints nothing. Throws Error
 // as Environment does.
 AdmissionResult Admit(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options);
+
+// Adds what PythonAnswers of the problem give, at each shape, or why they were not tried: this machine has no Python
+// with torch or cannot isolate it, or the kind does not take the problem. Throws Error as Environment does for
+// all else.
+void TryInPython(CpuEnvironment& environment, const Problem& problem, const EvaluateOptions& options,
+                 AdmissionResult* result);
 
 // Prints to stdout as it goes and returns an ExitCode value: kBroken when a problem could not be judged;
 // the others are judged all the same. Throws Error as Environment does, and after three such problems in
@@ -58,6 +66,7 @@ struct AdmissionRecord {
   int decoys = 0, rejected = 0;     // incorrect answers
   int right = 0, right_passed = 0;  // correct answers: alternatives and the reference's own
   int too_near = 0;  // decoys that are not distinguishable (env/verdict/admission.h), counted nowhere else
+  std::string python_not_tried = {};  // of the AdmissionResult
   double seconds = 0;
 };
 

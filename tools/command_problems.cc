@@ -173,9 +173,9 @@ void AddProblemsCommand(CLI::App& app, Action* action) {
       ->needs(id)
       ->excludes("--json")
       ->excludes("--graph");
-  CLI::Option* admit =
-      command->add_flag("--admit", options->admit,
-                        "Run decoys, which must fail, and correct kernels of other forms, which must pass");
+  CLI::Option* admit = command->add_flag(
+      "--admit", options->admit,
+      "Run decoys, which must fail, and correct kernels of other forms, which must pass; on a CPU in Python too");
   command
       ->add_option("--inputs", options->admission.workload.inputs,
                    "With --admit: the problem's own inputs, or U[0,1)")

@@ -323,11 +323,18 @@ class TrainRun {
   void ServeWeights() {
     if (command_.sampling.sampler.empty()) return;
     progress_.Phase("giving the server the weights of step " + std::to_string(done_));
-    if (done_ > 0) Save();
-    const fs::path model = done_ > 0 ? fs::path(saved_folder_) / "model" : fs::path(command_.model);
-    const std::string called = sampling_->Serve(model, done_);
+    const std::string called =
+        sampling_->Serve(done_ > 0 ? WriterOfTrained() : CopyOf(command_.model), done_);
     progress_.Phase("");
     if (done_ == 0 || done_ == opened_.steps) Say("weights go to the server by " + called);
+  }
+
+  ModelWriter WriterOfTrained() {
+    return [this](const fs::path& folder) {
+      HoldDevices();  // weights come from them
+      trainer_->WriteModel(folder.string());
+      locks_->Release();
+    };
   }
 
   void Save() {
@@ -393,7 +400,7 @@ class TrainRun {
         locks_->Release();
         BringSamplerUp();
       } else {
-        sampling_->Serve(fs::path(*best) / "model", step);
+        sampling_->Serve(CopyOf(fs::path(*best) / "model"), step);
       }
     }
     const auto event = sampling_->EvaluateTest(step, end_->drain(), end_->stop());

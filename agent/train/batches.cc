@@ -273,6 +273,17 @@ static int64_t WithoutDistribution(const BatchFacts& facts) {
   return facts.unknown_sampling + facts.greedy + facts.filtered;
 }
 
+// Some of `samples` with the sampler's log-probabilities.
+static std::vector<local::Sample> ProbesOf(const std::vector<local::Sample>& samples, uint64_t seed,
+                                           int64_t step) {
+  std::vector<local::Sample> probes;
+  for (const size_t i : local::Shuffled(samples.size(), seed, static_cast<uint64_t>(step))) {
+    if (probes.size() == local::kMostProbes) break;
+    if (!samples[i].sampler_logprobs.empty()) probes.push_back(samples[i]);
+  }
+  return probes;
+}
+
 Units WithoutUnusable(const LearnTurns& turns, Units units, const Algorithm& algorithm, const ModelText& text,
                       const BatchOptions& options) {
   RecordCache records;
@@ -317,6 +328,9 @@ LearnBatch BatchMaker::MakeForStep(int64_t step) const {
     maker.AddUnit(turns_, units_.units[unit]);
   LearnBatch made = maker.Finish(step);
   made.batch.may_be_idle = true;
+  // Imitated and preferred replies are not compared at the temperature of sampling.
+  if (algorithm_.material != Material::kRollouts || made.batch.samples.empty())
+    made.batch.probes = ProbesOf(counted.batch.samples, options_.seed, step);
   counted.facts.advantage = made.facts.advantage;
   made.facts = counted.facts, made.problems = std::move(counted.problems);
   made.turns = std::move(counted.turns);

@@ -28,7 +28,8 @@ struct BatchOptions {
   int64_t max_sample_tokens = 0;  // longer samples are left out; 0: any length
   std::string opening = "Okay";   // the usual first word of the model's reasoning
   // The turns were made for this step: facts and LearnBatch::turns cover all of them, not only those that are
-  // learnt from, and a batch without samples is no error.
+  // learnt from, a batch without samples is no error, and one whose samples do not tell the gap to the sampler has
+  // probes.
   bool is_for_step = false;
 };
 

@@ -98,8 +98,9 @@ class SampledTraining {
   std::optional<Json> EvaluateTest(int64_t step, const CancelToken* drain, const CancelToken* stop);
   void RequireUntested() const;  // the same check, in advance
 
-  // With --sampler: its server answers from `model`, which had learnt `steps`, afterwards. Returns what was called.
-  std::string Serve(const std::filesystem::path& model, int64_t steps) { return served_->Load(model, steps); }
+  // With --sampler: its server answers from what `write` writes, which had learnt `steps`, afterwards. Returns what was
+  // called.
+  std::string Serve(const ModelWriter& write, int64_t steps) { return served_->Load(write, steps); }
 
   const std::string& database() const { return request_.database; }
   const EnvironmentFacts& facts() const { return rollouts_.facts(); }

@@ -6,6 +6,7 @@
 #include "agent/train/model_text.h"
 #include "agent/train/rollouts.h"
 #include "env/error.h"
+#include "policies/local/files/safetensors.h"
 #include "policies/remote/weight_update.h"
 
 namespace kevin {
@@ -29,15 +30,13 @@ void LinkOrCopy(const fs::path& from, const fs::path& to) {
   }
 }
 
-// Takes its name in one step, so that a server never reads half of it.
-void CopyModel(const fs::path& model, const fs::path& folder) {
-  const fs::path part = folder.string() + ".part", old = folder.string() + ".old";
+// A server never reads half of it.
+void Replace(const fs::path& folder, const ModelWriter& write) {
+  const fs::path part = folder.string() + ".part";
   try {
-    fs::remove_all(part), fs::remove_all(old);
-    LinkOrCopy(model, part);
-    if (fs::exists(folder)) fs::rename(folder, old);
-    fs::rename(part, folder);
-    fs::remove_all(old);
+    fs::remove_all(part);
+    write(part);
+    local::ReplaceFolder(folder, part);
   } catch (const fs::filesystem_error& error) {
     throw Error(ExitCode::kBroken,
                 fmt::format("{}: cannot be written: {}", folder.string(), error.code().message()),
@@ -47,10 +46,14 @@ void CopyModel(const fs::path& model, const fs::path& folder) {
 
 }  // namespace
 
+ModelWriter CopyOf(const fs::path& model) {
+  return [model](const fs::path& folder) { LinkOrCopy(model, folder); };
+}
+
 ServedSampler::ServedSampler(std::string name, std::string run, const OnlineSettings& settings,
                              const fs::path& model, fs::path folder, int64_t context)
     : name_(std::move(name)), run_(std::move(run)), folder_(fs::absolute(folder).lexically_normal()) {
-  if (!fs::exists(folder_)) CopyModel(model, folder_);
+  if (!fs::exists(folder_)) Replace(folder_, CopyOf(model));
   const PolicyOptions options = OnlinePolicyOptions(settings, context);
   options_ = RemoteOptionsFor(settings.sampler, options);
   options_.token_ids = TokenMode::kChat;
@@ -61,8 +64,8 @@ ServedSampler::ServedSampler(std::string name, std::string run, const OnlineSett
   client_->RequireLogprobsOf(settings_.sampling);
 }
 
-std::string ServedSampler::Load(const fs::path& model, int64_t steps) {
-  CopyModel(model, folder_);
+std::string ServedSampler::Load(const ModelWriter& write, int64_t steps) {
+  Replace(folder_, write);
   const std::string called =
       remote::UpdateWeights(options_.endpoint, options_.key, options_.ca_file, folder_);
   steps_ = steps;

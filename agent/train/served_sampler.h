@@ -1,9 +1,11 @@
 #pragma once
 // `kevin train --online --sampler openai:MODEL@URL`: a model server makes the turns, and takes the weights in training
-// after each step (policies/remote/weight_update.h). They lie in OUT/sampler, where also vLLM must have been started.
+// after each step (policies/remote/weight_update.h). They lie in OUT/sampler, where also vLLM must have been started: a model's
+// folder that is replaced whole, and no checkpoint.
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,6 +16,11 @@ namespace kevin {
 
 struct OnlineSettings;  // agent/train/rollouts.h
 
+// Writes a model, as a Hugging Face folder, to a path where nothing is.
+using ModelWriter = std::function<void(const std::filesystem::path& folder)>;
+// Links to the files of `model`, or copies of them where links cannot be.
+ModelWriter CopyOf(const std::filesystem::path& model);
+
 class ServedSampler : public Policy {
  public:
   // `name`: as stored with episodes. `run`: of the training run, for weights_hash. `context`: the model's, in tokens.
@@ -21,9 +28,9 @@ class ServedSampler : public Policy {
   ServedSampler(std::string name, std::string run, const OnlineSettings& settings,
                 const std::filesystem::path& model, std::filesystem::path folder, int64_t context);
 
-  // The server has the weights in `model`, a Hugging Face folder, afterwards. No answer may be under way. Returns what was
-  // called. Throws Error as UpdateWeights does, and kBroken when the disk is full.
-  std::string Load(const std::filesystem::path& model, int64_t steps);
+  // The server has the weights that `write` writes, which had learnt `steps`, afterwards. No answer may be under way.
+  // Returns what was called. Throws Error as UpdateWeights does, and kBroken when the disk is full.
+  std::string Load(const ModelWriter& write, int64_t steps);
 
   Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override;
   std::string Name() const override { return name_; }

@@ -19,7 +19,7 @@
 namespace kevin {
 
 // The event `step`: its figures by name, null where unknown. `return` is the mean return, `not_okay` Kevin's
-// ratio, `delta_logprob` the gap between sampler and trainer. `mfu` is null here; the caller fills it in where it knows
+// ratio, `delta_logprob` the gap between sampler and trainer (policies/local/train/batch.h says of which tokens). `mfu` is null here; the caller fills it in where it knows
 // the GPU (PeakFlops). Online only: `flat_tasks` of `tasks` and their share `flat_share`, `staleness` in steps, `sync_s` until
 // the sampler had the new weights, and what AddTurnTimes adds.
 Json StepEvent(const LearnBatch& learned, const local::StepFigures& figures, int64_t steps,

@@ -126,6 +126,7 @@ local::StepFigures TrainerProcess::Step(const local::Batch& batch) {
 double TrainerProcess::BringSamplerUp() { return Ask({{"sync", true}}, "synced"); }
 
 std::string TrainerProcess::Save() { return Ask({{"save", true}}, "saved"); }
+void TrainerProcess::WriteModel(const std::string& folder) { Ask({{"write", folder}}, "written"); }
 std::string TrainerProcess::Finish() { return Ask({{"finish", true}}, "saved"); }
 
 }  // namespace kevin

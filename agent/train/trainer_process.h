@@ -45,7 +45,9 @@ class TrainerProcess {
   // Gives a second copy of the weights, on the sampler's device, those of the trainer; after Step and Restore. Until then
   // answers come from the weights before. Returns the seconds that it took. Waits for no rank.
   double BringSamplerUp();
-  std::string Save();    // a checkpoint; returns its folder
+  std::string Save();  // a checkpoint; returns its folder
+  // The model's weights, or its adapters, in `folder`, in place of what it has. No checkpoint.
+  void WriteModel(const std::string& folder);
   std::string Finish();  // the trained model; returns its folder
   void Restore(
       const std::string& checkpoint);  // requests are then answered with its weights, see BringSamplerUp

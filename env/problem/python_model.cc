@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "env/error.h"
 #include "env/problem/python_operators.h"
 
 namespace kevin {
@@ -144,6 +145,7 @@ class ModelWriter {
   std::string Class() const {
     std::vector<std::string> arguments = {"self"};
     arguments.insert(arguments.end(), facts_.arguments.begin(), facts_.arguments.end());
+    if (facts_.arguments.empty() && !facts_.init.empty()) arguments.emplace_back("*init");
     std::string text =
         fmt::format("class Model(nn.Module):\n    def __init__({}):\n        super().__init__()\n",
                     fmt::join(arguments, ", "));
@@ -268,8 +270,60 @@ class ModelWriter {
   std::map<std::string, std::string> names_;  // of size symbols inside the constructor
 };
 
+// --- Candidates for admission: subclasses of the module ---
+
+constexpr const char* kCorrect = R"(
+class ModelNew(Model):
+    pass
+)";
+
+constexpr const char* kOff = R"(
+def off(result):
+    return result * 1.01 if result.is_floating_point() else result + 1
+
+
+class ModelNew(Model):
+    def forward(self, *inputs):
+        results = super().forward(*inputs)
+        return tuple(map(off, results)) if isinstance(results, (tuple, list)) else off(results)
+)";
+
+constexpr const char* kZeros = R"(
+class ModelNew(Model):
+    def forward(self, *inputs):
+        results = super().forward(*inputs)
+        if isinstance(results, (tuple, list)):
+            return tuple(map(torch.zeros_like, results))
+        return torch.zeros_like(results)
+)";
+
+constexpr const char* kNoWeights = R"(
+class ModelNew(Model):
+    def forward(self, *inputs, without_weights=False):
+        if without_weights:
+            return super().forward(*inputs)
+        zeros = {name: nn.Parameter(torch.zeros_like(value)) for name, value in self.named_parameters()}
+        return torch.func.functional_call(self, zeros, inputs, {"without_weights": True})
+)";
+
 }  // namespace
 
 std::string PythonModel(const SizedProblem& problem) { return ModelWriter(problem).Write(); }
+
+std::vector<PythonAnswer> PythonAnswers(const SizedProblem& problem) {
+  const auto& facts = problem.problem->model;
+  if (facts && !facts->drawn.empty())
+    throw Error(ExitCode::kBadRequest, "Model draws `" + facts->drawn[0] + "` itself, other values each time",
+                "use a kind other than modelnew");
+  const std::string model = PythonModel(problem) + "\n";
+  const bool has_weights = std::any_of(problem.inputs.begin(), problem.inputs.end(),
+                                       [](const ConcreteTensor& input) { return input.spec.is_param; });
+  const PythonAnswer last = has_weights
+                                ? PythonAnswer{"modelnew: all weights zero", false, model + kNoWeights}
+                                : PythonAnswer{"modelnew: zeros", false, model + kZeros};
+  return {{"modelnew: operators of torch", true, model + kCorrect},
+          {"modelnew: each element 1 % off", false, model + kOff},
+          last};
+}
 
 }  // namespace kevin

@@ -7,6 +7,7 @@
 #include "env/problem/precision.h"
 #include "tests/agent/conversation_fixture.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/support/golden.h"
 
 namespace kevin {
@@ -54,7 +55,7 @@ TEST_CASE("an imported problem is shown with the module it was made from") {
 }
 
 TEST_CASE("parameters in one block are explained") {
-  const Problem problem = LoadProblemFile(std::string(KEVIN_SOURCE_DIR) + "/tests/env/problems/mlp.toml");
+  const Problem problem = LoadProblemFile(SourceFolder() / "tests/env/problems/mlp.toml");
   const SizedProblem sized = AtSize(problem, "small");
   ConversationFixture f;
   f.context.problem = &sized;

@@ -3,13 +3,14 @@
 #include "agent/conversation.h"
 #include "env/problem/precision.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/support/golden.h"
 
 namespace kevin {
 namespace {
 
 Problem Load(const std::string& file) {
-  return LoadProblemFile(std::string(KEVIN_SOURCE_DIR) + "/env/problems/" + file);
+  return LoadProblemFile(SourceFolder().string() + "/env/problems/" + file);
 }
 
 std::string Values(const TensorSpec& spec) { return ValuesText(spec, false, true); }

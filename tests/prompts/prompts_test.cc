@@ -5,6 +5,7 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
@@ -57,7 +58,7 @@ TEST_CASE("the embedded prompts equal the files") {
   const std::vector<std::string> names = PromptNames();
   REQUIRE(names.size() >= 6);
   for (const std::string& name : names) {
-    std::ifstream file(std::string(KEVIN_SOURCE_DIR "/prompts/") + name + ".md");
+    std::ifstream file(std::string(SourceFolder() / "prompts/") + name + ".md");
     std::ostringstream text;
     text << file.rdbuf();
     CHECK(PromptText(name) == text.str());

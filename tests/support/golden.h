@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/folders.h"
 
 namespace kevin::testing {
 
 // `path` is relative to the root of the source tree. Fails the test when the file differs from `text`.
 inline void CheckGolden(const std::string& path, const std::string& text) {
-  const std::filesystem::path file = std::filesystem::path(KEVIN_SOURCE_DIR) / path;
+  const std::filesystem::path file = SourceFolder() / path;
   if (std::getenv("KEVIN_UPDATE_GOLDEN") != nullptr) {
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;

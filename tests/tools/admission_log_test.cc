@@ -13,6 +13,7 @@ AdmissionRecord Admitted() {
   record.decoys = record.rejected = 9;
   record.right = record.right_passed = 1;
   record.too_near = 2;
+  record.python_not_tried = "no torch";
   record.seconds = 1.5;
   return record;
 }
@@ -38,6 +39,7 @@ TEST_CASE("what one admission found, the next one finds in the file") {
   CHECK(log.Find(Admitted())->seconds == 1.5);
   CHECK(log.Find(Admitted())->rejected == 9);
   CHECK(log.Find(Admitted())->too_near == 2);
+  CHECK(log.Find(Admitted())->python_not_tried == "no torch");
   REQUIRE(log.Find(rejected) != nullptr);
   CHECK(log.Find(rejected)->reason == "zeros passed");
   CHECK(log.Find(failed) == nullptr);  // to be tried again
@@ -57,12 +59,14 @@ TEST_CASE("an admission event says what is known, and null what is not") {
   CHECK(ToJson(record)["admitted"] == true);
   CHECK(ToJson(record)["precision"] == "fp32");
   CHECK(ToJson(record)["reason"].is_null());
+  CHECK(ToJson(record)["python_not_tried"] == "no torch");
   record.reason = "zeros passed";
   CHECK(ToJson(record)["admitted"] == false);
   CHECK(ToJson(record)["reason"] == "zeros passed");
-  record.error = "no memory";
+  record.error = "no memory", record.python_not_tried = "";
   CHECK(ToJson(record)["admitted"].is_null());
   CHECK(ToJson(record)["reason"] == "no memory");
+  CHECK(ToJson(record)["python_not_tried"].is_null());
 }
 
 TEST_CASE("without a file nothing is kept; one that cannot be written is said") {

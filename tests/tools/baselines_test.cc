@@ -10,6 +10,7 @@
 #include "env/error.h"
 #include "env/process/machine.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/support/fakes.h"
 
 namespace kevin {
@@ -21,7 +22,7 @@ using Json = nlohmann::ordered_json;
 struct Fixture {
   Fixture() {
     setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
-    setenv("KEVIN_PYTHON", KEVIN_SOURCE_DIR "/tests/env/python/fake_python.sh", 1);
+    setenv("KEVIN_PYTHON", (SourceFolder() / "tests/env/python/fake_python.sh").c_str(), 1);
     gpu.index = 1;
     gpu.name = "Fake GPU";
     gpu.driver_version = 13000;

@@ -10,6 +10,7 @@
 #include "env/error.h"
 #include "env/problem/problem.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/support/fakes.h"
 #include "tools/collection.h"
 #include "tools/device_options.h"
@@ -20,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using List = std::vector<std::string>;
 
-const fs::path kProblems = fs::path(KEVIN_SOURCE_DIR) / "env/problems";
+const fs::path kProblems = SourceFolder() / "env/problems";
 
 List Suite(const std::string& suite) { return ProblemsOfSuite(ProblemSet(kProblems), kProblems, suite); }
 

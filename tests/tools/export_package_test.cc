@@ -5,6 +5,7 @@
 #include "env/error.h"
 #include "env/problem/precision.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/tools/export_fixture.h"
 #include "tools/export/launch_code.h"
 #include "tools/export/model_new.h"
@@ -122,7 +123,7 @@ void CompilePackage(const TorchPackage& package) {
       " -U__CUDA_NO_HALF_OPERATORS__ -U__CUDA_NO_HALF_CONVERSIONS__ -U__CUDA_NO_BFLOAT16_CONVERSIONS__ ";
   CHECK(Shell("nvcc -std=c++20 -gencode arch=compute_90a,code=sm_90a --expt-relaxed-constexpr -w -c" + half +
               "-o /dev/null " + at + "/kernel0.cu") == 0);
-  const fs::path torch = fs::path(KEVIN_SOURCE_DIR) / ".torch/torch/include";
+  const fs::path torch = SourceFolder() / ".torch/torch/include";
   if (!fs::exists(torch / "torch/csrc/stable/library.h")) {
     WARN("no torch headers here: the operator was written but not compiled");
     return;

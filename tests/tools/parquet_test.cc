@@ -9,6 +9,7 @@
 
 #include "tests/agent/train/byte_tokenizer.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/trajectories/sample_records.h"
 
 namespace kevin {
@@ -54,15 +55,15 @@ class World {
   }
   int Export(const std::string& schema, const std::string& more = "",
              const std::string& environment = "") const {
-    return Run(environment + " " + KEVIN_BINARY_DIR + "/bin/kevin export --format parquet --schema " +
+    return Run(environment + " " + BinaryFolder().string() + "/bin/kevin export --format parquet --schema " +
                schema + " -o " + schema + ".parquet " + more);
   }
   // Whether the check ran and held; a missing package is no failure outside of CI (see the script).
   bool Check(const std::string& what) const {
     const char* python = std::getenv("KEVIN_PYTHON");
     const int code =
-        Run((python != nullptr ? std::string(python) : "python3") + " " + KEVIN_SOURCE_DIR +
-            "/tests/tools/trainers_check.py . " + KEVIN_SOURCE_DIR + "/tools/export/training " + what);
+        Run((python != nullptr ? std::string(python) : "python3") + " " + SourceFolder().string() +
+            "/tests/tools/trainers_check.py . " + SourceFolder().string() + "/tools/export/training " + what);
     const std::string output = ReadAll(folder_ / "out.txt");
     if (output.find("skipped:") != std::string::npos) WARN(output);
     INFO(output);

@@ -2,13 +2,12 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
 
-Problem Shipped(const std::string& id) {
-  return ProblemSet(std::string(KEVIN_SOURCE_DIR) + "/env/problems").Find(id);
-}
+Problem Shipped(const std::string& id) { return ProblemSet(SourceFolder() / "env/problems").Find(id); }
 
 bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -67,7 +66,7 @@ TEST_CASE("each shape of a size set has a column, and the set its weights") {
 }
 
 TEST_CASE("parameters in one block are explained") {
-  const Problem mlp = LoadProblemFile(std::string(KEVIN_SOURCE_DIR) + "/tests/env/problems/mlp.toml");
+  const Problem mlp = LoadProblemFile(SourceFolder() / "tests/env/problems/mlp.toml");
   const std::string page = ProblemDetails(mlp, "");
   CHECK(Contains(page, "(size symbols B, D, H are constants in scope)"));
   CHECK(Contains(page,

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/tools/command_line.h"
 #include "tests/trajectories/sample_records.h"
 #include "tools/report/charts.h"
@@ -95,7 +96,7 @@ TEST_CASE(
   CHECK(Contains(none.error, "kevin db rejudge " + kevin.database));
   // And a database of an older format, which reading leaves as it is.
   const std::string old = (kevin.folder / "v4.db").string();
-  std::filesystem::copy_file(KEVIN_SOURCE_DIR "/tests/trajectories/data/v4.db", old);
+  std::filesystem::copy_file(SourceFolder() / "tests/trajectories/data/v4.db", old);
   const std::string before = Bytes(old);
   CHECK(Run({"report", "--db", old}).code == 2);
   CHECK(Run({"report", "--accept-old-verdicts", "--db", old}).code == 0);

@@ -15,6 +15,7 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/trajectories/sample_records.h"
 #include "trajectories/formats.h"
 
@@ -227,7 +228,7 @@ TEST_CASE("older formats stay readable, and are left as they are by those who on
   TemporaryFolder folder;
   for (const int version : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
     const std::string name = "v" + std::to_string(version) + ".db";
-    fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / name, folder / name);
+    fs::copy_file(SourceFolder() / "tests/trajectories/data" / name, folder / name);
     const std::string before = Bytes(folder / name);
     {
       Store store = Store::Open(folder / name, OpenMode::kRead);
@@ -248,7 +249,7 @@ TEST_CASE("older formats are upgraded by those who write: same rows, the newest 
     TemporaryFolder folder;
     const fs::path path = folder / "old.db";
     const std::string name = "v" + std::to_string(version) + ".db";
-    fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / name, path);
+    fs::copy_file(SourceFolder() / "tests/trajectories/data" / name, path);
     for (int i = 0; i < 2; ++i) {
       Store store = Store::Open(path, OpenMode::kWrite);
       CheckOlderFormat(store, version);
@@ -294,7 +295,7 @@ TEST_CASE("older formats are upgraded by those who write: same rows, the newest 
 TEST_CASE("turns of online training were sampled without filters, also in older formats") {
   TemporaryFolder folder;
   const fs::path path = folder / "old.db";
-  fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data/v7.db", path);
+  fs::copy_file(SourceFolder() / "tests/trajectories/data/v7.db", path);
   Look(path).Execute(
       "UPDATE episodes SET policy = 'online:/runs/1'; UPDATE turns SET top_p = 1 WHERE turn = 1");
   Look(path).Execute("UPDATE turns SET temperature = NULL WHERE turn = 2");
@@ -311,7 +312,7 @@ TEST_CASE("turns of online training were sampled without filters, also in older 
 TEST_CASE("an upgrade does not take the place of another file, and two programs make one copy") {
   TemporaryFolder folder;
   const fs::path path = folder / "old.db";
-  fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data/v3.db", path);
+  fs::copy_file(SourceFolder() / "tests/trajectories/data/v3.db", path);
   Write(folder / "old.db.v3", "somebody's");
   std::vector<std::thread> programs;
   std::atomic<int> opened{0};
@@ -344,7 +345,7 @@ TEST_CASE("an upgrade asks for disk space first") {
 
 TEST_CASE("write data/vN.db", "[.make-data]") {
   const fs::path path =
-      fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / ("v" + std::to_string(kSchemaVersion) + ".db");
+      SourceFolder() / "tests/trajectories/data" / ("v" + std::to_string(kSchemaVersion) + ".db");
   REQUIRE_FALSE(fs::exists(path));
   {
     Store store = Store::Open(path, OpenMode::kCreate);

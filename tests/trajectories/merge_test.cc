@@ -2,6 +2,7 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/trajectories/sample_records.h"
 #include "trajectories/formats.h"
 #include "trajectories/maintain.h"
@@ -84,7 +85,7 @@ TEST_CASE("a database of an older format is imported, and left as it is") {
   Store store = Store::Open(folder / "a.db", OpenMode::kCreate);
   for (const int version : {1, 2}) {
     const fs::path old = folder / ("v" + std::to_string(version) + ".db");
-    fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data" / old.filename(), old);
+    fs::copy_file(SourceFolder() / "tests/trajectories/data" / old.filename(), old);
     CHECK(store.Import(old).turns == 2);
     CHECK(store.Import(old).turns == 0);
     CHECK(Look(old).QueryInteger("PRAGMA user_version") == version);
@@ -172,7 +173,7 @@ TEST_CASE("compact deletes what nothing refers to, and nothing else") {
 TEST_CASE("migrate keeps a copy of the old file") {
   TemporaryFolder folder;
   const fs::path path = folder / "old.db";
-  fs::copy_file(fs::path(KEVIN_SOURCE_DIR) / "tests/trajectories/data/v2.db", path);
+  fs::copy_file(SourceFolder() / "tests/trajectories/data/v2.db", path);
   const MigrateResult result = MigrateDatabase(path, true);
   CHECK((result.from == 2 && result.to == kSchemaVersion));
   CHECK(result.backup == path.string() + ".v2");

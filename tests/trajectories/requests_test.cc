@@ -2,6 +2,7 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/trajectories/sample_records.h"
 
 namespace kevin {
@@ -105,8 +106,7 @@ TEST_CASE("cost of turns, episodes, runs and solved problems; unknown is not 0")
 
 TEST_CASE("a database of format 2 has no requests, and gets room for them when it is written") {
   TemporaryFolder folder;
-  std::filesystem::copy_file(std::string(KEVIN_SOURCE_DIR) + "/tests/trajectories/data/v2.db",
-                             folder / "kevin.db");
+  std::filesystem::copy_file(SourceFolder().string() + "/tests/trajectories/data/v2.db", folder / "kevin.db");
   std::string episode;
   {
     Store store = Store::Open(folder / "kevin.db", OpenMode::kRead);

@@ -104,4 +104,8 @@ class NewFolder {
   bool committed_ = false;
 };
 
+// `next` takes the place of the folder `place`, which need not exist and is there with all of its files until then: in one
+// step where the file system can exchange names. Throws std::filesystem::filesystem_error.
+void ReplaceFolder(const std::filesystem::path& place, const std::filesystem::path& next);
+
 }  // namespace kevin::local

@@ -211,4 +211,13 @@ void NewFolder::Commit() {
   committed_ = true;
 }
 
+void ReplaceFolder(const std::filesystem::path& place, const std::filesystem::path& next) {
+  if (!std::filesystem::exists(place)) return std::filesystem::rename(next, place);
+  if (renameat2(AT_FDCWD, next.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) != 0) {
+    std::filesystem::remove_all(place);
+    return std::filesystem::rename(next, place);
+  }
+  std::filesystem::remove_all(next);
+}
+
 }  // namespace kevin::local

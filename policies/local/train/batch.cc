@@ -111,9 +111,11 @@ bool ReadBytes(int file, void* data, size_t size) {
 
 }  // namespace
 
-Json ToJson(const Batch& batch) {
+namespace {
+
+Json SamplesJson(const std::vector<Sample>& all) {
   Json samples = Json::array();
-  for (const Sample& s : batch.samples) {
+  for (const Sample& s : all) {
     samples.push_back({{"prompt", Bytes(s.prompt)},
                        {"completion", Bytes(s.completion)},
                        {"logprobs", Bytes(s.sampler_logprobs)},
@@ -121,23 +123,36 @@ Json ToJson(const Batch& batch) {
                        {"advantage", s.advantage},
                        {"masked", s.masked}});
   }
-  return {{"step", batch.step},
-          {"unit", batch.unit},
-          {"may_be_idle", batch.may_be_idle},
-          {"samples", std::move(samples)}};
+  return samples;
 }
 
-Batch BatchFromJson(const Json& json) {
-  Batch batch;
-  batch.step = json.at("step"), batch.unit = json.at("unit"), batch.may_be_idle = json.at("may_be_idle");
-  for (const Json& s : json.at("samples")) {
+std::vector<Sample> SamplesFrom(const Json& json) {
+  std::vector<Sample> samples;
+  for (const Json& s : json) {
     Sample sample;
     sample.prompt = Values<int32_t>(s.at("prompt")), sample.completion = Values<int32_t>(s.at("completion"));
     sample.sampler_logprobs = Values<float>(s.at("logprobs"));
     sample.temperature = s.at("temperature"), sample.advantage = s.at("advantage");
     sample.masked = s.at("masked");
-    batch.samples.push_back(std::move(sample));
+    samples.push_back(std::move(sample));
   }
+  return samples;
+}
+
+}  // namespace
+
+Json ToJson(const Batch& batch) {
+  return {{"step", batch.step},
+          {"unit", batch.unit},
+          {"may_be_idle", batch.may_be_idle},
+          {"samples", SamplesJson(batch.samples)},
+          {"probes", SamplesJson(batch.probes)}};
+}
+
+Batch BatchFromJson(const Json& json) {
+  Batch batch;
+  batch.step = json.at("step"), batch.unit = json.at("unit"), batch.may_be_idle = json.at("may_be_idle");
+  batch.samples = SamplesFrom(json.at("samples")), batch.probes = SamplesFrom(json.at("probes"));
   return batch;
 }
 

@@ -27,6 +27,8 @@ struct Sample {
   int64_t tokens() const { return static_cast<int64_t>(prompt.size() + completion.size()); }
 };
 
+constexpr size_t kMostProbes = 16;
+
 // The samples of one step.
 struct Batch {
   int64_t step = 0;  // from 1
@@ -34,6 +36,9 @@ struct Batch {
   // Samples that stay together: 1; or 2 for preferences, where each sample of even index is preferred to the
   // next one.
   int unit = 1;
+  // Of the turns that the sampler made for the step, whether learnt from or not, for delta_logprob where `samples` do not
+  // tell it: at the sampler's temperature, with its log-probabilities. At most kMostProbes.
+  std::vector<Sample> probes;
   // Without trainable samples the step makes no updates; otherwise that is an error.
   bool may_be_idle = false;
 };
@@ -52,7 +57,11 @@ struct StepFigures {
   double clip_low = 0, clip_high = 0;  // share of trained tokens whose ratio was clipped
   double kl = 0;                       // to the reference, k3, per trained token
   double policy_shift = 0;             // k3 to the policy before the step, per trained token
-  double delta_logprob = 0;            // mean |trainer - sampler| per token, before the step's first update
+  // Mean |trainer - sampler| per token, before the step's first update. Of the trained tokens where the loss is a policy
+  // gradient: its own passes tell it. Otherwise (imitation, preferences, no sample with a gradient) of the probes, or without
+  // probes of a policy gradient's samples: at most kMostProbes of them, and no more than one forward pass of a rank takes.
+  // NaN where none has the sampler's log-probabilities.
+  double delta_logprob = 0;
   double delta_logprob_max = 0;
   double correction_mean = 0;     // of the importance weights
   double correction_dropped = 0;  // share of trained tokens that the correction left out
@@ -89,6 +98,7 @@ Share ShareOf(size_t n, size_t parts, size_t part);
 //   {"run": id}                     {"named": id}          the run that served answers name as their origin
 //   {"step": batch}                 {"figures": figures}
 //   {"save": true}                  {"saved": folder}      a checkpoint
+//   {"write": folder}               {"written": folder}    the model's weights there, in place of what it has
 //   {"finish": true}                {"saved": folder}      the trained model
 //   {"restore": checkpoint}         {"restored": steps}    its weights, to sample from
 //   {"exchange": text}              {"exchanged": texts}   of all ranks, in their order; waits for all of them

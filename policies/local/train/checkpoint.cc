@@ -1,19 +1,22 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
-#include <fcntl.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "env/error.h"
 #include "policies/local/files/safetensors.h"
+#include "policies/local/files/tensor_list.h"
+#include "policies/local/model/build_weights.h"
+#include "policies/local/train/state_layout.h"
 #include "policies/local/train/stored_shares.h"
 #include "policies/local/train/trainer.h"
 
@@ -85,17 +88,6 @@ std::vector<fs::path> Checkpoints(const fs::path& folder) {
   return found;
 }
 
-// `next` takes the place of a checkpoint of the same step, by an earlier run or the one that this run goes on from, which stays
-// until then: in one step where the file system can exchange names.
-void Replace(const fs::path& place, const fs::path& next) {
-  if (!fs::exists(place)) return fs::rename(next, place);
-  if (renameat2(AT_FDCWD, next.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) != 0) {
-    fs::remove_all(place);
-    return fs::rename(next, place);
-  }
-  fs::remove_all(next);
-}
-
 void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t steps, const fs::path& shares,
               int ranks) {
   const std::string name = NameOfStep(steps);
@@ -114,7 +106,7 @@ void Assemble(const TrainOptions& options, const LanguageModel& model, int64_t s
   const nlohmann::json about = {{"steps", steps}, {"ranks", ranks}, {"options", ToJson(options)}};
   folder.WriteText("trainer.json", about.dump(2) + "\n");
   folder.Commit();
-  Replace(place, next);
+  ReplaceFolder(place, next);  // of the same step, by an earlier run or the one that this run goes on from
   fs::remove_all(shares);
   std::vector<fs::path> all = Checkpoints(FolderOf(options));
   for (size_t i = 0; i + static_cast<size_t>(std::max(1, options.keep)) < all.size(); ++i)
@@ -283,6 +275,53 @@ int64_t LoadCheckpoint(const std::string& folder, const TrainOptions& options, c
   });
   optimizer->StateChanged();
   return steps;
+}
+
+// Of weights that are not whole on the device: in main memory of rank 0, from layer after layer. Null on other ranks, and
+// where the weights are whole. All ranks call it.
+std::unique_ptr<LanguageModel> Trainer::WholeOnHost() {
+  if (!shards_ || shards_->IsWhole()) return nullptr;
+  std::unique_ptr<LanguageModel> whole;
+  std::map<std::string, at::Tensor> places;
+  if (ranks_.Rank() == 0) {
+    ModelOptions options;
+    options.dtype = model_.Options().dtype, options.rope_tokens = 1;
+    const ModelConfig& config = model_.Config();
+    whole = std::make_unique<LanguageModel>(config, options, BuildWeights(config, options, *MakeNoSource()));
+    places = NamedTensors(whole->GetWeights(), config);
+  }
+  const c10::NoGradGuard no_gradients;
+  const auto copy = [&](const NamedParameter& p) {
+    if (whole) places.at(p.name).copy_(p.value);
+  };
+  for (const NamedParameter& p : model_.Parameters()) {
+    if (!IsInLayer(p)) copy(p);
+  }
+  shards_->VisitLayers([&](int layer) {
+    for (const NamedParameter& p : model_.LayerParameters(layer)) copy(p);
+  });
+  return whole;
+}
+
+std::string Trainer::Save() {
+  const std::unique_ptr<LanguageModel> whole = WholeOnHost();
+  return SaveCheckpoint(options_, whole ? *whole : model_, optimizer_, steps_done_, ranks_);
+}
+
+void Trainer::SaveModel(const std::string& folder) {
+  const std::unique_ptr<LanguageModel> whole = WholeOnHost();
+  if (ranks_.Rank() != 0) return;
+  fs::remove_all(folder);  // of the same run, before it went on
+  if (options_.lora.rank > 0) {
+    model_.SaveAdapters(folder, options_.model);
+  } else {
+    (whole ? *whole : model_).Save(folder, options_.model);
+  }
+}
+
+void Trainer::Resume(const std::string& checkpoint) {
+  steps_done_ = LoadCheckpoint(checkpoint, options_, model_, ranks_, &optimizer_);
+  MakeRoomForJudge();
 }
 
 }  // namespace kevin::local

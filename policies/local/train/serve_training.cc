@@ -113,6 +113,7 @@ class Service {
     if (request.contains("step")) return {{"figures", ToJson(Step(BatchFromJson(request.at("step"))))}};
     if (request.contains("sync")) return {{"synced", BringSamplerUp()}};
     if (request.contains("save")) return {{"saved", trainer_->Save()}};
+    if (request.contains("write")) return {{"written", Written(request.at("write"))}};
     if (request.contains("finish")) return {{"saved", Finish()}};
     if (request.contains("run")) return {{"named", NameRun(request.at("run"))}};
     if (request.contains("restore")) return {{"restored", Restore(request.at("restore"))}};
@@ -234,6 +235,7 @@ class Service {
   void Sample(const TrainOptions& options, const SamplingOptions& sampling, Json* opened) {
     if (options.split_sampler) return SampleTogether(sampling, opened);
     std::unique_ptr<LanguageModel> second;
+    trainer_->MakeWhole();
     ranks_->Wait();  // for the memory of those that train where this one samples
     if (!sampling.device.empty()) {
       TrainOptions elsewhere = options;
@@ -250,7 +252,10 @@ class Service {
   StepFigures Step(const Batch& batch) {
     if (sampled_ == nullptr && split_ == nullptr) return trainer_->Step(batch);
     StepFigures figures;
-    const double sync_s = Update(batch.step, [&] { figures = trainer_->Step(batch); });
+    const double sync_s = Update(batch.step, [&] {
+      figures = trainer_->Step(batch);
+      if (sampled_) trainer_->MakeWhole();
+    });
     figures.sync_s = sync_s;
     return figures;
   }
@@ -285,9 +290,13 @@ class Service {
   std::string Finish() const {
     const TrainOptions& options = trainer_->options();
     const fs::path folder = fs::path(options.output) / (options.lora.rank > 0 ? "adapter" : "model");
-    trainer_->SaveModel(folder.string());
+    return Written(folder.string());
+  }
+
+  std::string Written(const std::string& folder) const {
+    trainer_->SaveModel(folder);
     ranks_->Wait();
-    return folder.string();
+    return folder;
   }
 
   const ModelMaker& make_model_;

@@ -41,14 +41,13 @@ double SquaresOf(const at::Tensor& values) {
   return sum.item<double>();
 }
 
-ShardedWeights::ShardedWeights(LanguageModel& model, const AdamOptions& options, Ranks& ranks, bool whole)
-    : model_(model), options_(options), ranks_(ranks), is_whole_(whole) {
+ShardedWeights::ShardedWeights(LanguageModel& model, const AdamOptions& options, Ranks& ranks)
+    : model_(model), options_(options), ranks_(ranks) {
   const c10::NoGradGuard no_gradients;
   layers_.resize(model.GetWeights().layers.size());
   for (size_t l = 0; l < layers_.size(); ++l) {
     layers_[l].leaves = model.LayerParameters(static_cast<int>(l));
     Lay(static_cast<int>(l), &layers_[l]);
-    if (whole) continue;
     for (Piece& piece : layers_[l].pieces) Free(&piece);
   }
   LayerHooks hooks;

@@ -31,15 +31,16 @@ double SquaresOf(const at::Tensor& values);
 
 class ShardedWeights {
  public:
-  // `model`: trainable, all weights there, without adapters. It and `ranks` must outlive this. `whole`: the weights are
-  // whole at first; otherwise each layer is freed as soon as it is shared out, as after Release.
-  ShardedWeights(LanguageModel& model, const AdamOptions& options, Ranks& ranks, bool whole = true);
+  // `model`: trainable, all weights there, without adapters. It and `ranks` must outlive this. Each layer is freed as soon
+  // as it is shared out.
+  ShardedWeights(LanguageModel& model, const AdamOptions& options, Ranks& ranks);
   ~ShardedWeights();
   ShardedWeights(const ShardedWeights&) = delete;
   ShardedWeights& operator=(const ShardedWeights&) = delete;
 
   void Release();    // frees what other ranks have a share of; the model then only learns
-  void MakeWhole();  // gathers all weights: sampling and saving need them. Their addresses change.
+  void MakeWhole();  // gathers all weights, to sample from. Their addresses change.
+  bool IsWhole() const { return is_whole_; }
   // Calls `visit` with each layer while its weights are whole, two layers at a time unless all are. For what takes of
   // each layer only a part, or takes it elsewhere.
   void VisitLayers(const std::function<void(int layer)>& visit);
@@ -100,7 +101,7 @@ class ShardedWeights {
   Ranks& ranks_;
   std::vector<LayerShards> layers_;
   std::vector<Sum> sums_;  // of one layer
-  bool is_whole_ = true;
+  bool is_whole_ = false;
 };
 
 }  // namespace kevin::local

@@ -146,7 +146,8 @@ class Planner {
     sums_ = 4 * ends + 4 * layers / ranks;
     // Of one layer: autograd's, and those on the way in float32, with this rank's part of their sum.
     plan_.gradients = ends * bytes_ + layer * (bytes_ + 4) + 4 * layer / ranks + Here(sums_);
-    whole_ = plan_.whole_weights + Here(plan_.optimizer + 4 * ends);
+    between_ = Here(plan_.optimizer + 4 * ends) + plan_.reference;
+    between_ += IsWhole() ? plan_.whole_weights : bytes_ * ends;
     gathering_ = ranks > 1 ? 4 * std::max<int64_t>(ends / 2, 1) : 0;
   }
 
@@ -160,8 +161,10 @@ class Planner {
   int64_t Fixed() const { return plan_.weights + plan_.reference + plan_.gradients + Here(plan_.optimizer); }
   int64_t JudgedMeanwhile() const { return request_.judges_meanwhile ? request_.judge_bytes : 0; }
   bool IsSampledHere() const { return request_.context_tokens > 0 || copies_.here > 0; }
+  // Sharded weights are whole while they are sampled or copied.
+  bool IsWhole() const { return options_.shard && (IsSampledHere() || copies_.there > 0); }
   const char* BetweenSteps() const {
-    return IsSampledHere() ? "while sampling" : request_.judge_bytes > 0 ? "while judging" : "while saving";
+    return IsSampledHere() ? "while sampling" : request_.judge_bytes > 0 ? "while judging" : "between steps";
   }
 
   static int64_t Usable(int64_t bytes) {
@@ -181,13 +184,13 @@ class Planner {
     plan_.activations = pass_ * token.Total();
     plan_.learning = learning(token);
     plan_.transient = plan_.learning - others - Fixed() + plan_.gradients - Here(sums_);
-    plan_.sampling = whole_ > 0 || IsSampledHere() || request_.judge_bytes > 0
-                         ? (whole_ > 0 ? whole_ : Fixed()) + copies + plan_.cache + request_.judge_bytes
+    plan_.sampling = IsWhole() || IsSampledHere() || request_.judge_bytes > 0
+                         ? (options_.shard ? between_ : Fixed()) + copies + plan_.cache + request_.judge_bytes
                          : 0;
     const bool is_too_large = known && plan_.sampling > usable;
     plan_.split = options_.split_sampler || (options_.choose_split_sampler && is_too_large &&
                                              plan_.split_sampling > 0 && plan_.split_sampling <= usable);
-    if (plan_.split) plan_.loading = Loading();
+    if (options_.shard) plan_.loading = Loading();
     plan_.needed = std::max({plan_.learning, Sampling(), plan_.loading});
     fits_device_ = !known || plan_.needed <= usable;
     if (!fits_device_)
@@ -330,6 +333,7 @@ class Planner {
                                 Gb(plan_.split_sampling), Gb(plan_.slice), Gb(plan_.cache / request_.ranks));
       if (plan_.split) plan_.text += ", as it is sampled here";
     }
+    if (plan_.loading == plan_.needed) plan_.text += fmt::format("; {} while loading", Gb(plan_.loading));
     DescribeRoom(request_.device_bytes, fits_device_);
     if (moves_) DescribeMainMemory();
     if (copies_.there == 0) return;
@@ -370,7 +374,7 @@ class Planner {
   const bool moves_ = options_.adam.on_cpu && !request_.trains_on_cpu;  // the optimiser to main memory
   int64_t sums_ = 0;                                                    // of gradients over a step
   int64_t gathering_ = 0;                                               // wherever the optimiser is
-  int64_t whole_ = 0;             // sharded, while all weights are there
+  int64_t between_ = 0;           // sharded, between steps, but for cache and judge
   int64_t ends_ = 0, layer_ = 0;  // numbers; sharded
   OfToken kept_, recomputed_;
   bool fits_device_ = false, fits_main_ = false, fits_there_ = false;

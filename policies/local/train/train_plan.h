@@ -13,12 +13,12 @@
 //   logits       of logits_tokens rows, with their gradients. They are freed when the layers' backward passes begin: what
 //                one layer needs for its own comes in their place, and the larger of the two counts
 //                sharded (TrainOptions::shard): of the layers each rank has 4 bytes a number of summed gradients and the
-//                optimiser's 12, over R; the weights of two layers are whole at a time, and all weights while the model is
-//                sampled or saved; of gradients those of one layer, and those of one on the way to the other ranks, in
-//                float32, with the part of their sum that comes back
-//                With split_sampler they are whole two layers at a time while the model is sampled and saved, too; sampling
-//                then needs 1/R of the layers' weights and of the cache. The weights are whole once, while they are loaded
-//                and shared out.
+//                optimiser's 12, over R; the weights of two layers are whole at a time, also while the model is saved; of
+//                gradients those of one layer, and those of one on the way to the other ranks, in float32, with the part of
+//                their sum that comes back
+//                All weights are whole once, while they are loaded and shared out, and between steps where the model is
+//                sampled or a second copy of it. With split_sampler they are not: sampling then needs 1/R of the layers'
+//                weights and of the cache.
 //   gathering    one bucket of new weights in float32, during an update: not at the same time as activations
 //   cache        of keys and values, while the model is sampled; it is given up while the model learns
 //   second copy  of the weights, with adapters, where one is sampled (SamplingOptions::device), and a cache of its own; it
@@ -64,7 +64,7 @@ struct TrainPlanRequest {
 
 struct TrainPlan {
   int64_t parameters = 0, trained = 0;
-  int64_t whole_weights = 0;  // while sampling or saving; with `split` while loading
+  int64_t whole_weights = 0;  // sharded: while loading, and while sampling without `split`
   int64_t slice = 0;  // of the layers' weights, that a rank samples with; sharded, if the model can be split
   // On the device that trains, but for `optimizer`, which may be in main memory.
   int64_t weights = 0, reference = 0, gradients = 0, optimizer = 0, activations = 0, logits = 0,
@@ -78,10 +78,10 @@ struct TrainPlan {
   bool fits_here = false;     // on the device that trains, and in main memory
   bool fits = false;          // and the second copies on theirs
   bool may_be_tried = false;  // `fits_here`, or misses it by no more than the plan is inexact
-  // While learning, and between steps: while sampling, judging or saving, where that takes more than learning leaves. 0: none does.
+  // While learning, and between steps: while sampling or judging, where that takes more than learning leaves. 0: none does.
   int64_t learning = 0, sampling = 0;
   int64_t split_sampling = 0;   // the same with split_sampler; 0: it is not sampled, or cannot be split
-  int64_t loading = 0;          // with `split`: before the weights are shared out
+  int64_t loading = 0;          // sharded: before the weights are shared out
   int64_t copy_cache = 0;       // of one second copy, whose weights are `whole_weights`
   int64_t there = 0;            // on the other device
   int64_t transient = 0;        // of `learning` what is not there between steps

@@ -6,18 +6,14 @@
 
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <limits>
-#include <map>
 #include <optional>
 
 #include "env/error.h"
 #include "policies/local/files/tensor_list.h"
-#include "policies/local/model/build_weights.h"
 #include "policies/local/model/device.h"
 #include "policies/local/train/batch.h"
 #include "policies/local/train/options.h"
-#include "policies/local/train/state_layout.h"
 #include "policies/local/train/token_logprobs.h"
 
 namespace kevin::local {
@@ -44,7 +40,8 @@ struct Trainer::Micro {
 };
 
 struct Trainer::Update {
-  std::vector<Micro> micros;  // this rank's
+  std::vector<Micro> micros;   // this rank's
+  bool has_gradients = false;  // on any rank
   LossScale scale;
 };
 
@@ -56,6 +53,7 @@ class Trainer::StepRun {
     const double start = TrainerSeconds();
     Check();
     Cut();
+    if (!ComparesWhatItLearns()) CompareProbes();
     if (o_.from_base && !updates_.empty() && batch_.step > 1) t_.optimizer_.SetShare(t_.base_);
     LookBefore();
     const int64_t all = (o_.from_base ? 1 : o_.steps) * o_.updates_per_step;
@@ -119,6 +117,7 @@ class Trainer::StepRun {
       for (size_t i = share.first; i < share.last; ++i) AddUnit(order[i] * unit, unit, &update, &kept);
       if (update.scale.tokens == 0) continue;
       PackUpdate(kept, unit, &update);
+      update.has_gradients = !kept.empty();
       updates_.push_back(std::move(update));
     }
     if (updates_.empty() && !batch_.may_be_idle)
@@ -169,6 +168,33 @@ class Trainer::StepRun {
   }
 
   at::Device Device() const { return t_.model_.Options().device; }
+
+  // Whether the passes of the first update tell the gap to the sampler. Equal on all ranks.
+  bool ComparesWhatItLearns() const {
+    return IsPolicyGradient(o_.loss.surrogate) && !updates_.empty() && updates_[0].has_gradients;
+  }
+
+  // Otherwise a pass without gradients tells it. Before the weights are those of the base, which the turns do not come from.
+  void CompareProbes() {
+    const bool from_samples = batch_.probes.empty() && IsPolicyGradient(o_.loss.surrogate);
+    std::vector<const Sample*> probes, own;
+    std::vector<int64_t> lengths;
+    for (const Sample& sample : from_samples ? batch_.samples : batch_.probes) {
+      if (sample.sampler_logprobs.size() != sample.completion.size()) continue;
+      probes.push_back(&sample), lengths.push_back(sample.tokens() - 1);
+      if (probes.size() == kMostProbes) break;
+    }
+    const auto groups = Pack(lengths, o_.micro_tokens);
+    const auto rank = static_cast<size_t>(t_.ranks_.Rank());
+    const bool is_padding = rank >= groups.size();
+    if (groups.empty() || (is_padding && t_.shards_ == nullptr)) return CheckGap();
+    for (const size_t i : groups[is_padding ? 0 : rank]) own.push_back(probes[i]);
+    const c10::NoGradGuard no_gradients;
+    const Packed packed = PackSamples(own, Device());
+    const at::Tensor now = CompletionLogprobs(t_.model_, packed, o_.logits_tokens, false).logprobs;
+    if (!is_padding) Compare(packed, now, true);
+    CheckGap();
+  }
 
   // Log-probabilities needed from before the first update.
   void LookBefore() {
@@ -304,9 +330,7 @@ Trainer::Trainer(TrainOptions options, LanguageModel& model, LanguageModel* refe
       model_(model),
       reference_(reference),
       ranks_(ranks),
-      shards_(options_.shard
-                  ? std::make_unique<ShardedWeights>(model, options_.adam, ranks, !options_.split_sampler)
-                  : nullptr),
+      shards_(options_.shard ? std::make_unique<ShardedWeights>(model, options_.adam, ranks) : nullptr),
       optimizer_(model.Parameters(), options_.adam, ranks, shards_.get()) {
   if (options_.from_base) base_ = optimizer_.Share();
   const bool needs_reference =
@@ -341,57 +365,15 @@ StepFigures Trainer::Step(const Batch& batch) {
     // Blocks of activations and gradients are of no use to whole weights or a cache.
     shards_->DropGradients();
     ReturnFreeMemory(model_.Options().device);
-    if (!options_.split_sampler) shards_->MakeWhole();
   }
   MakeRoomForJudge();
   steps_done_ = batch.step;
   return figures;
 }
 
-// Of weights that are never whole on the device: in main memory of rank 0, from layer after layer. Null on other ranks, and
-// where the weights are whole. All ranks call it.
-std::unique_ptr<LanguageModel> Trainer::WholeOnHost() {
-  if (!shards_ || !options_.split_sampler) return nullptr;
-  std::unique_ptr<LanguageModel> whole;
-  std::map<std::string, at::Tensor> places;
-  if (ranks_.Rank() == 0) {
-    ModelOptions options;
-    options.dtype = model_.Options().dtype, options.rope_tokens = 1;
-    const ModelConfig& config = model_.Config();
-    whole = std::make_unique<LanguageModel>(config, options, BuildWeights(config, options, *MakeNoSource()));
-    places = NamedTensors(whole->GetWeights(), config);
-  }
-  const c10::NoGradGuard no_gradients;
-  const auto copy = [&](const NamedParameter& p) {
-    if (whole) places.at(p.name).copy_(p.value);
-  };
-  for (const NamedParameter& p : model_.Parameters()) {
-    if (!IsInLayer(p)) copy(p);
-  }
-  shards_->VisitLayers([&](int layer) {
-    for (const NamedParameter& p : model_.LayerParameters(layer)) copy(p);
-  });
-  return whole;
-}
-
-std::string Trainer::Save() {
-  const std::unique_ptr<LanguageModel> whole = WholeOnHost();
-  return SaveCheckpoint(options_, whole ? *whole : model_, optimizer_, steps_done_, ranks_);
-}
-
-void Trainer::SaveModel(const std::string& folder) {
-  const std::unique_ptr<LanguageModel> whole = WholeOnHost();
-  if (ranks_.Rank() != 0) return;
-  std::filesystem::remove_all(folder);  // of the same run, before it went on
-  if (options_.lora.rank > 0) {
-    model_.SaveAdapters(folder, options_.model);
-  } else {
-    (whole ? *whole : model_).Save(folder, options_.model);
-  }
-}
-
-void Trainer::Resume(const std::string& checkpoint) {
-  steps_done_ = LoadCheckpoint(checkpoint, options_, model_, ranks_, &optimizer_);
+void Trainer::MakeWhole() {
+  if (!shards_) return;
+  shards_->MakeWhole();
   MakeRoomForJudge();
 }
 

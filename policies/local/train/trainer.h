@@ -41,6 +41,7 @@ class Trainer {
   // update; its figures are NaN. Throws Error(kBroken) when the loss or a gradient is not finite: the model
   // is then as before that update, and the trainer must not be used further. Error(kBadRequest) for a batch
   // that does not fit the options.
+  // Sharded weights are not whole afterwards.
   StepFigures Step(const Batch& batch);
   int64_t StepsDone() const { return steps_done_; }
 
@@ -51,7 +52,9 @@ class Trainer {
   // Continues from a checkpoint of this run: restores weights, optimiser and steps.
   void Resume(const std::string& checkpoint);
 
-  // Calls `visit` with each layer while its weights are whole; with split_sampler, when all ranks call it.
+  // Gathers sharded weights until the next step, for a sampler of the model. All ranks call it. Saving does not need it.
+  void MakeWhole();
+  // Calls `visit` with each layer of sharded weights while it is whole. All ranks call it.
   void VisitLayers(const std::function<void(int layer)>& visit) { shards_->VisitLayers(visit); }
 
   const TrainOptions& options() const { return options_; }
@@ -70,7 +73,7 @@ class Trainer {
   LanguageModel& model_;
   LanguageModel* const reference_;
   Ranks& ranks_;
-  std::unique_ptr<ShardedWeights> shards_;  // null: weights are whole on every rank
+  std::unique_ptr<ShardedWeights> shards_;  // null: weights are always whole on every rank
   Optimizer optimizer_;
   std::vector<at::Tensor> base_;  // the optimiser's share at the start; only where steps begin from it
   // Numbers of parameters multiplied with every token, and with trained tokens only.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "agent/train/batches.h"
 #include "env/error.h"
@@ -213,6 +215,38 @@ TEST_CASE("unfinished episodes are left out of returns and counted; imitation ke
   request.leave_out = LeaveOut::kEpisodes;
   request.scheme.returns.kind = ReturnRule::Kind::kOwn;
   CHECK(LearnTurns(request).turns().size() == 7);
+}
+
+TEST_CASE(
+    "a step has probes at the sampler's temperature where its samples do not tell the gap to the sampler") {
+  const auto batch_of = [](const Records& records, const char* algorithm) {
+    BatchOptions of_step;
+    of_step.is_for_step = true;
+    return FirstBatch(records, *FindAlgorithm(algorithm), {}, of_step).batch;
+  };
+  Records records;
+  for (int i = 0; i < 20; ++i) records.Add("level1/19", {{i == 3 ? 2.0 : 0.0}});
+  const local::Batch best = batch_of(records, "tpt");
+  REQUIRE((best.samples.size() == 1 && best.probes.size() == local::kMostProbes));
+  CHECK(best.samples[0].temperature == 1);
+  std::set<int32_t> episodes;
+  for (const local::Sample& probe : best.probes) {
+    CHECK((probe.temperature == 0.9f && probe.sampler_logprobs == std::vector<float>{-0.5f, -0.25f}));
+    episodes.insert(probe.completion[0]);
+  }
+  CHECK(episodes.size() == local::kMostProbes);
+  CHECK(batch_of(records, "sft").probes.size() == local::kMostProbes);
+  CHECK(batch_of(records, "dpo").probes.size() == local::kMostProbes);
+  CHECK(batch_of(records, "grpo").probes.empty());  // its samples tell it
+  CHECK(local::BatchFromJson(local::ToJson(best)).probes.size() == local::kMostProbes);
+
+  Records flat;
+  SamplingRecord greedy = WholeSampling();
+  greedy.temperature = 0;
+  flat.Add("level1/19", {{0}}), flat.Add("level1/19", {{0}});
+  flat.Add("level1/20", {{0, "stop", true, kRulesVersion, greedy}});
+  const local::Batch idle = batch_of(flat, "grpo");
+  CHECK((idle.samples.empty() && idle.probes.size() == 2));
 }
 
 TEST_CASE("a step whose episodes are all parked has an idle batch") {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/agent/train/byte_tokenizer.h"
+#include "tests/folders.h"
 #include "tests/policies/local/formula_model.h"
 #include "tests/trajectories/sample_records.h"
 
@@ -125,7 +126,7 @@ class World {
 
   // With its standard output in out.jsonl and its standard error in errors.txt.
   std::string Command(const std::string& arguments) const {
-    return "cd " + folder_.path().string() + " && exec " + KEVIN_BINARY_DIR +
+    return "cd " + folder_.path().string() + " && exec " + BinaryFolder().string() +
            "/bin/kevin train --json --device cpu --dtype float32 --online --judge cpu --threads 1 --isolation reduced "
            "--diagnose off --keep-cut-off --model model " +
            (arguments.find("--max-tokens") == std::string::npos ? "--max-tokens 1 " : "") + arguments +

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "policies/local/files/model_config.h"
+#include "tests/folders.h"
 #include "tests/policies/local/formula_model.h"
 #include "tests/trajectories/sample_records.h"
 
@@ -83,7 +84,7 @@ class World {
   TrainResult Train(const std::string& arguments, const std::string& environment = "",
                     const std::string& device = "cpu") const {
     const std::string command = "cd " + folder_.path().string() + " && " + environment + " " +
-                                KEVIN_BINARY_DIR + "/bin/kevin train --json --device " + device +
+                                BinaryFolder().string() + "/bin/kevin train --json --device " + device +
                                 " --dtype float32 " + arguments + " >out.jsonl 2>errors.txt </dev/null";
     TrainResult ran;
     const int status = std::system(command.c_str());

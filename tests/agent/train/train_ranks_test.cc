@@ -11,6 +11,7 @@
 #include "tests/agent/train/rank_processes.h"
 #include "tests/agent/train/recorded_world.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
@@ -30,7 +31,7 @@ double LargestGap(const std::filesystem::path& first, const std::filesystem::pat
 
 // As a shell runs it; `environment` has the rank.
 std::string RankCommand(const World& world, const std::string& environment, const std::string& arguments) {
-  return "cd " + (world / "").string() + " && " + environment + KEVIN_BINARY_DIR +
+  return "cd " + (world / "").string() + " && " + environment + BinaryFolder().string() +
          "/bin/kevin train --device cpu --dtype float32 " + arguments + " >rank1.txt 2>&1 </dev/null";
 }
 

@@ -14,6 +14,7 @@
 #include "policies/remote/http_client.h"
 #include "tests/agent/train/online_world.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/support/mock_server.h"
 
 namespace kevin {
@@ -38,7 +39,7 @@ MockReply Forward(const MockRequest& request, const std::string& model_url) {
 }
 
 const fs::path& ModelProgram() {
-  static const fs::path kProgram = fs::path(KEVIN_BINARY_DIR) / "bin/kevin-model";
+  static const fs::path kProgram = BinaryFolder() / "bin/kevin-model";
   return kProgram;
 }
 
@@ -158,6 +159,10 @@ TEST_CASE("vLLM reads the run's folder again after each step, and samples from w
     CHECK(step.at("delta_logprob").get<double>() < 1e-4);  // the server has the weights of the step before
   }
   CHECK(ReadAll(world / "run/sampler/model.safetensors") == ReadAll(world / "run/model/model.safetensors"));
+  // What the server takes is no checkpoint, which only the last step is here.
+  CHECK(std::distance(fs::directory_iterator(world / "run/checkpoints"), fs::directory_iterator()) == 1);
+  CHECK(!fs::exists(world / "run/sampler/trainer.json"));
+  CHECK(!fs::exists(world / "run/sampler.part"));
 }
 
 TEST_CASE("a server samples and takes the weights after each step; one that does not is found out") {

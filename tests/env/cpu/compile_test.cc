@@ -11,6 +11,7 @@
 #include "env/sandbox/sandbox.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
@@ -159,7 +160,7 @@ TEST_CASE("private files cannot be read at compile time") {
     for (const std::string& path :
          {std::string("/etc/passwd"), std::string("/proc/self/environ"),
           "/proc/" + std::to_string(getpid()) + "/environ", std::string("/proc/self/cmdline"), canary,
-          std::string(KEVIN_SOURCE_DIR "/env/error.h")}) {
+          std::string(SourceFolder() / "env/error.h")}) {
       INFO(path << (namespaces ? ", namespaces" : ", plain"));
       const Compiled included = fixture.Compile("#include \"" + path + "\"\n" + kRelu);
       CHECK(included.library.empty());

@@ -10,13 +10,14 @@
 #include <string>
 
 #include "env/environment.h"
+#include "tests/folders.h"
 
 namespace kevin {
 
-inline std::filesystem::path BuiltPrograms() { return std::filesystem::path(KEVIN_BINARY_DIR) / "bin"; }
+inline std::filesystem::path BuiltPrograms() { return BinaryFolder() / "bin"; }
 
 inline Problem ListedProblem(const std::string& id) {
-  static const ProblemSet problems(std::filesystem::path(KEVIN_SOURCE_DIR) / "env/problems");
+  static const ProblemSet problems(SourceFolder() / "env/problems");
   return problems.Find(id);
 }
 

@@ -13,6 +13,7 @@
 #include "env/process/spawn.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
@@ -40,9 +41,7 @@ std::vector<fs::path> ChildrenOf(const std::string& pid, const std::string& name
   return children;
 }
 
-Candidate Relu() {
-  return {"cpp", TextOf(fs::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team/correct/plain_loop.cpp")};
-}
+Candidate Relu() { return {"cpp", TextOf(SourceFolder() / "tests/env/cpu/red_team/correct/plain_loop.cpp")}; }
 
 }  // namespace
 

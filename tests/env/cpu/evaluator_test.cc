@@ -19,6 +19,7 @@
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
 #include "tests/env/cpu/mlp_candidates.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
@@ -242,7 +243,7 @@ TEST_CASE("a reference may return an input or a view of one") {
 TEST_CASE("an input-output is written in place and compared as a whole") {
   const TemporaryFolder folder;
   const std::string path = (folder.path() / "cache.toml").string();
-  std::string text = TextOf(fs::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team/problems/cache_step.toml");
+  std::string text = TextOf(SourceFolder() / "tests/env/cpu/red_team/problems/cache_step.toml");
   std::ofstream(path) << text;
   const auto kernel = [](const std::string& writes, const std::string& after = "") {
     return "extern \"C\" void launch(const float* x, float* keys, const long* position, float* out) {\n" +

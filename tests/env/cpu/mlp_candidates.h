@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/folders.h"
+
 namespace kevin {
 
-inline std::filesystem::path MlpPath() {
-  return std::filesystem::path(KEVIN_SOURCE_DIR) / "tests/env/problems/mlp.toml";
-}
+inline std::filesystem::path MlpPath() { return SourceFolder() / "tests/env/problems/mlp.toml"; }
 
 inline const std::string kMlpCpp = R"(#include <vector>
 

@@ -6,6 +6,7 @@
 
 #include "env/problem/precision.h"
 #include "tests/env/cpu/cpu_fixture.h"
+#include "tests/folders.h"
 #include "tests/support/search_text.h"
 
 namespace kevin {
@@ -30,8 +31,7 @@ inline Problem ProblemIn(const std::string& id, Precision precision) {
 // `ending`: "cpp" or "cu".
 inline std::string PrecisionKernelText(const std::string& file, const std::string& ending,
                                        Precision precision) {
-  std::string text =
-      TextOf(std::filesystem::path(KEVIN_SOURCE_DIR) / "tests/env/precision" / (file + "." + ending));
+  std::string text = TextOf(SourceFolder() / "tests/env/precision" / (file + "." + ending));
   if (precision == Precision::kFp16) return text;
   const auto replace = [&](const std::string& from, const std::string& to) {
     for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())

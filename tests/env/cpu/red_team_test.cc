@@ -18,6 +18,7 @@
 #include "env/error.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
@@ -45,7 +46,7 @@ const std::set<std::string> kNoGain = {"burn_all_the_time",     "burn_bursts",  
                                        "prints_a_gigabyte",     "forge_done_by_tail", "helper_thread_tail",
                                        "defer_after_audit",     "resumes_itself",     "leaves_a_message"};
 
-fs::path Folder() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team"; }
+fs::path Folder() { return SourceFolder() / "tests/env/cpu/red_team"; }
 
 const std::string kShortCalls = (Folder() / "problems/short_calls.toml").string();
 
@@ -233,7 +234,7 @@ class BusyLoops {
 }  // namespace
 
 // One attack alone: red_team_test "no attack gains anything" -c work_ahead
-TEST_CASE("no attack gains anything") {
+TEST_CASE("no attack gains anything", "[shared]") {
   static size_t judged = 0, blocked = 0;
   static const std::vector<Attack> attacks = Attacks();
   REQUIRE(attacks.size() > 60);
@@ -331,7 +332,7 @@ TEST_CASE("a candidate has no more processors than its reference") {
 
 // A cache of which each call writes a row. What fills it again and again, or says "done" too early, may be measured: timed
 // in pairs with the correct kernel it gains nothing.
-TEST_CASE("no attack on an input-output gains anything") {
+TEST_CASE("no attack on an input-output gains anything", "[shared]") {
   const std::set<std::string> may_be_measured = {"works_before_go", "writes_after_done"};
   const Problem problem = ListedProblem(Folder() / "problems/cache_step.toml");
   const std::vector<fs::path> attacks = SourcesIn(Folder() / "inout"),
@@ -359,7 +360,7 @@ TEST_CASE("no attack on an input-output gains anything") {
   }
 }
 
-TEST_CASE("correct kernels pass") {
+TEST_CASE("correct kernels pass", "[shared]") {
   int passed = 0, all = 0;
   for (const fs::path& path : SourcesIn(Folder() / "correct")) {
     INFO(path.stem());
@@ -378,7 +379,7 @@ TEST_CASE("correct kernels pass on a busy machine", "[.][busy]") {
   constexpr int kRepeats = 5, kBusyLoops = 4;
   std::vector<std::pair<std::string, fs::path>> kernels;  // of a problem
   for (const fs::path& path : SourcesIn(Folder() / "correct")) kernels.emplace_back("level1/19", path);
-  const fs::path alternatives = fs::path(KEVIN_SOURCE_DIR) / "env/problems/alternatives/level1";
+  const fs::path alternatives = SourceFolder() / "env/problems/alternatives/level1";
   for (const char* folder : {"012_diagonal_matmul", "023_softmax", "026_gelu", "036_rms_norm",
                              "040_layer_norm", "047_sum", "051_argmax", "089_cumsum", "095_cross_entropy"}) {
     const std::vector<fs::path> sources = SourcesIn(alternatives / folder);

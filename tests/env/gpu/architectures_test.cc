@@ -8,6 +8,7 @@
 #include "policies/search/setting_text.h"
 #include "policies/search/task_program.h"
 #include "tests/env/gpu/gpu_fixture.h"
+#include "tests/folders.h"
 #include "tests/support/search_text.h"
 
 namespace kevin {
@@ -45,7 +46,7 @@ struct ArchitectureText {
 
 // The first setting, and for each kind of knob that changes the text all of its values, one kind at a time.
 std::vector<ArchitectureText> TextsFor(const TaskDevice& device) {
-  const ProblemSet problems(std::filesystem::path(KEVIN_SOURCE_DIR) / "env/problems");
+  const ProblemSet problems(SourceFolder() / "env/problems");
   std::vector<ArchitectureText> texts;
   for (const auto& [id, precision] : Chosen()) {
     Workload workload;

@@ -9,6 +9,7 @@
 #include "env/error.h"
 #include "env/sandbox/sandbox.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
@@ -37,7 +38,7 @@ struct FakeToolkit {
   }
   Examiner MakeExaminer(double timeout_s = 20) const {
     ExaminerOptions options;
-    options.program = fs::path(KEVIN_BINARY_DIR) / "bin/kevin-gpu-examiner";
+    options.program = BinaryFolder() / "bin/kevin-gpu-examiner";
     options.work_directory = folder / "work";
     options.trusted_cubin = folder / "none";
     options.namespaces = NamespacesAvailable();

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "tests/env/cpu/cpu_fixture.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
@@ -150,7 +151,7 @@ std::vector<GpuCandidate> CandidatesIn(const fs::path& folder) {
   return candidates;
 }
 
-fs::path Folder() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/gpu/red_team"; }
+fs::path Folder() { return SourceFolder() / "tests/env/gpu/red_team"; }
 
 }  // namespace
 

@@ -15,6 +15,7 @@
 #include "policies/search/setting_text.h"
 #include "policies/search/task_program.h"
 #include "tests/env/gpu/gpu_fixture.h"
+#include "tests/folders.h"
 #include "tests/support/search_text.h"
 
 namespace kevin {
@@ -78,7 +79,7 @@ constexpr size_t kTextStep = 8;
 
 std::vector<GpuCandidate> SearchTexts(const std::string& size, size_t first) {
   std::vector<GpuCandidate> texts;
-  const ProblemSet problems(std::filesystem::path(KEVIN_SOURCE_DIR) / "env/problems");
+  const ProblemSet problems(SourceFolder() / "env/problems");
   const std::vector<std::string> ids = problems.Ids();
   for (size_t i = first; i < ids.size(); i += kTextStep) {
     const std::string& id = ids[i];
@@ -121,7 +122,7 @@ void CheckNothingStops(const std::vector<GpuCandidate>& candidates) {
 
 TEST_CASE("what the search writes in 16 bits comes through, also by wgmma") {
   if (!TestToolchain()) return;
-  const ProblemSet problems(std::filesystem::path(KEVIN_SOURCE_DIR) / "env/problems");
+  const ProblemSet problems(SourceFolder() / "env/problems");
   std::vector<GpuCandidate> texts;
   size_t by_wgmma = 0;
   // Matrices of all orders, batches, few terms, many terms; convolutions with strides, groups, 1 to 3 dimensions;
@@ -156,7 +157,7 @@ TEST_CASE("what the search writes in 16 bits comes through, also by wgmma") {
 // At small, also products whose warps divide the terms.
 TEST_CASE("what the search writes for attention in 16 bits comes through, on the tensor cores") {
   if (!TestToolchain()) return;
-  const ProblemSet problems(std::filesystem::path(KEVIN_SOURCE_DIR) / "env/problems");
+  const ProblemSet problems(SourceFolder() / "env/problems");
   std::vector<GpuCandidate> texts;
   size_t divided = 0;
   for (const std::string id : {"level3/28", "level3/31", "level3/43"}) {
@@ -185,7 +186,7 @@ TEST_CASE("what the search writes for attention in 16 bits comes through, on the
 // Weights of 16 bits meet intermediates of fp32: products, convolutions, attention, recurrent layers, norms.
 TEST_CASE("what the search writes after an incorrect result in 16 bits comes through") {
   if (!TestToolchain()) return;
-  const ProblemSet problems(std::filesystem::path(KEVIN_SOURCE_DIR) / "env/problems");
+  const ProblemSet problems(SourceFolder() / "env/problems");
   std::vector<GpuCandidate> texts;
   const std::vector<std::string> ids = {"level3/1",  "level3/9",  "level3/21", "level3/31",
                                         "level3/37", "level3/44", "level3/48"};
@@ -207,7 +208,7 @@ TEST_CASE("what the search writes after an incorrect result in 16 bits comes thr
 }
 
 TEST_CASE("the first text of a chain in 16 bits keeps fp32, the next ones 16 bits until one is incorrect") {
-  const ProblemSet problems(std::filesystem::path(KEVIN_SOURCE_DIR) / "env/problems");
+  const ProblemSet problems(SourceFolder() / "env/problems");
   Workload workload;
   workload.precision = "bf16";
   const auto program_after = [&](const std::string& id, const std::vector<std::string>& outcomes) {

@@ -10,13 +10,14 @@
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
 #include "tests/env/gpu/gpu_fixture.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
 
 namespace fs = std::filesystem;
 
-fs::path Attacks() { return fs::path(KEVIN_SOURCE_DIR) / "tests/env/python/red_team"; }
+fs::path Attacks() { return SourceFolder() / "tests/env/python/red_team"; }
 
 std::vector<fs::path> PythonFilesIn(const fs::path& folder) {
   std::vector<fs::path> files;

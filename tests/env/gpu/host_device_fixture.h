@@ -17,12 +17,11 @@
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
 #include "tests/env/python/bundle.h"
+#include "tests/folders.h"
 
 namespace kevin {
 
-inline std::filesystem::path RedTeam() {
-  return std::filesystem::path(KEVIN_SOURCE_DIR) / "tests/env/python/red_team";
-}
+inline std::filesystem::path RedTeam() { return SourceFolder() / "tests/env/python/red_team"; }
 
 // One thread of this process makes all workers.
 inline PythonWorkers& HostPython() {
@@ -34,7 +33,7 @@ inline PythonWorkers& HostPython() {
   REQUIRE(kHasDriver);
   static PythonWorkers python = [] {
     PythonSetup setup = FindPythonSetup(BuiltPrograms());
-    setup.folders.emplace_back(FAKE_DEVICE_FOLDER);
+    setup.folders.push_back(BinaryFolder() / "tests/env/fake_device");
     return PythonWorkers(setup, 1, NamespacesAvailable(), GpuOfWorkers{90});
   }();
   return python;
@@ -67,8 +66,7 @@ inline GpuPythonSession& SessionOf(const std::string& problem, const OtherProces
 }
 
 inline std::string ShortCallsFile() {
-  return (std::filesystem::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team/problems/short_calls.toml")
-      .string();
+  return (SourceFolder() / "tests/env/cpu/red_team/problems/short_calls.toml").string();
 }
 inline GpuPythonSession& ShortCalls(const OtherProcesses* others = nullptr) {
   return SessionOf(ShortCallsFile(), others);

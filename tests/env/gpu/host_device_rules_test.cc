@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "tests/env/gpu/host_device_fixture.h"
+#include "tests/folders.h"
 
 namespace kevin {
 
@@ -223,7 +224,7 @@ TEST_CASE("a load that takes too long is confirmed once, and so are the first ca
 }
 
 TEST_CASE("a problem with an input-output is refused before a Python worker sees it") {
-  const std::string problem = (fs::path(KEVIN_SOURCE_DIR) / "tests/env/gpu/inout.toml").string();
+  const std::string problem = (SourceFolder() / "tests/env/gpu/inout.toml").string();
   try {
     SessionOf(problem);
     FAIL_CHECK("no error");

@@ -8,6 +8,7 @@
 
 #include "env/gpu/launch/launch_function.h"
 #include "tests/env/gpu/gpu_fixture.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
@@ -159,8 +160,7 @@ TEST_CASE("launches, arguments and resources are part of the key") {
 
 TEST_CASE("PTX texts have the key of what the assembler makes of them") {
   if (!TestToolchain()) return;
-  const std::string text =
-      TextOf(std::filesystem::path(KEVIN_SOURCE_DIR) / "tests/env/gpu/red_team/correct/written_in_ptx.ptx");
+  const std::string text = TextOf(SourceFolder() / "tests/env/gpu/red_team/correct/written_in_ptx.ptx");
   const std::string key = KeyOfText(text, "ptx"), store = "  st.global.v4.f32 [%out], {%a, %b, %c, %d};\n";
   CHECK(KeyOfText(Replaced(text, store, "/* .section */\n" + store + "// end\n"), "ptx") == key);
   CHECK(KeyOfText(Replaced(text, store, ""), "ptx") != key);

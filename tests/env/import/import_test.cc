@@ -10,6 +10,7 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/support/fakes.h"
 #include "tools/importer.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kFolder = KEVIN_SOURCE_DIR "/tests/env/import";
+const std::string kFolder = SourceFolder() / "tests/env/import";
 
 // Set for as long as it lives.
 class Setting {

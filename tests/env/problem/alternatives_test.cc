@@ -5,13 +5,14 @@
 #include "env/error.h"
 #include "env/problem/problem.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kProblems = fs::path(KEVIN_SOURCE_DIR) / "env/problems";
+const fs::path kProblems = SourceFolder() / "env/problems";
 
 bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -64,7 +65,7 @@ TEST_CASE("a user's problem file has no alternatives unless its folder has some"
   Problem problem;
   problem.id = "mine/relu";
   CHECK(AlternativesFor(problem).empty());
-  const fs::path folder = fs::path(KEVIN_BINARY_DIR) / "alternatives_test";
+  const fs::path folder = BinaryFolder() / "alternatives_test";
   fs::remove_all(folder);
   problem.path = folder / "relu.toml";
   CHECK(AlternativesFor(problem).empty());

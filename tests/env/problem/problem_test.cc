@@ -8,11 +8,12 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
 
-ProblemSet Shipped() { return ProblemSet(std::string(KEVIN_SOURCE_DIR) + "/env/problems"); }
+ProblemSet Shipped() { return ProblemSet(SourceFolder() / "env/problems"); }
 
 // "what | next step" of the Error that Find throws.
 std::string Complaint(const ProblemSet& set, const std::string& id) {
@@ -109,7 +110,7 @@ TEST_CASE("tensors of 2^31 elements are flagged") {
 
 // The ids of env/problems/suites/NAME.txt.
 std::vector<std::string> Suite(const std::string& name) {
-  std::ifstream file(std::string(KEVIN_SOURCE_DIR) + "/env/problems/suites/" + name + ".txt");
+  std::ifstream file(SourceFolder().string() + "/env/problems/suites/" + name + ".txt");
   std::vector<std::string> ids;
   for (std::string line; std::getline(file, line);) {
     if (!line.empty() && line[0] != '#') ids.push_back(line);
@@ -242,7 +243,7 @@ TEST_CASE("an unknown problem offers the nearest ids and names") {
 }
 
 TEST_CASE("a problem set goes by the names of its files") {
-  std::ifstream file(std::string(KEVIN_SOURCE_DIR) + "/env/problems/level1/019_relu.toml");
+  std::ifstream file(SourceFolder() / "env/problems/level1/019_relu.toml");
   const std::string relu{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   Folder folder;
   folder.Write("level10/002_b.toml", relu);

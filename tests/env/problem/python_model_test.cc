@@ -88,6 +88,33 @@ TEST_CASE("what the model draws itself stands in forward, constants are argument
   CHECK(constant.find("    return [torch.randn([M, N]), 3.14]\n") != std::string::npos);
 }
 
+TEST_CASE("for admission: the module itself, and mistakes that a problem of its kind can have") {
+  const ProblemSet problems(ProblemSet::DefaultDirectory());
+  const Problem layers = problems.Find("level2/1"), relu = problems.Find("level1/19");
+  for (const Problem* problem : {&layers, &relu}) {
+    const SizedProblem sized = AtSize(*problem, "small");
+    const std::vector<PythonAnswer> answers = PythonAnswers(sized);
+    REQUIRE(answers.size() == 3);
+    CHECK(answers[0].source == PythonModel(sized) + "\n\nclass ModelNew(Model):\n    pass\n");
+    for (const PythonAnswer& answer : answers) {
+      CHECK(answer.must_pass == (&answer == &answers[0]));
+      CHECK(answer.source.find("\nclass ModelNew(Model):\n") != std::string::npos);
+    }
+    CHECK(answers[2].name == (problem == &layers ? "modelnew: all weights zero" : "modelnew: zeros"));
+  }
+  const Problem dropout = problems.Find("level2/66");
+  CHECK_THROWS_WITH(PythonAnswers(AtSize(dropout, "small")), Catch::StartsWith("Model draws `noise` itself"));
+}
+
+TEST_CASE("where the names of the constructor's arguments are unknown, it takes them all") {
+  Problem problem = ProblemSet(ProblemSet::DefaultDirectory()).Find("level2/1");
+  REQUIRE(problem.model.has_value());
+  problem.model->arguments.clear();
+  const std::string text = PythonModel(AtSize(problem, "small"));
+  CHECK(text.find("    def __init__(self, *init):\n") != std::string::npos);
+  CHECK(text.find("self.bias = nn.Parameter(torch.randn([O, 1, 1]))") != std::string::npos);
+}
+
 TEST_CASE("without facts a model has parameters under the problem's names") {
   Problem problem = ProblemSet(ProblemSet::DefaultDirectory()).Find("level2/1");
   problem.model.reset();

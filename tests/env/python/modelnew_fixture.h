@@ -11,17 +11,16 @@
 #include "env/cpu/cpu_environment.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
+#include "tests/folders.h"
 
 namespace kevin {
 
 inline constexpr const char* kLongCalls = "level1/19";
 // Of many short calls, where work can be deferred or done ahead.
 inline const std::string kShortCalls =
-    (std::filesystem::path(KEVIN_SOURCE_DIR) / "tests/env/cpu/red_team/problems/short_calls.toml").string();
+    (SourceFolder() / "tests/env/cpu/red_team/problems/short_calls.toml").string();
 
-inline std::filesystem::path Folder() {
-  return std::filesystem::path(KEVIN_SOURCE_DIR) / "tests/env/python/red_team";
-}
+inline std::filesystem::path Folder() { return SourceFolder() / "tests/env/python/red_team"; }
 
 inline std::vector<std::filesystem::path> CandidatesIn(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;

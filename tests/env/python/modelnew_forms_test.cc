@@ -5,6 +5,7 @@
 #include <set>
 
 #include "env/error.h"
+#include "env/problem/python_model.h"
 #include "env/process/find_program.h"
 #include "env/process/spawn.h"
 #include "env/python/kernelbench_judge.h"
@@ -153,6 +154,23 @@ TEST_CASE("parts that a ModelNew marks are timed in a diagnosis, and are comment
   const auto silent = diagnosed(
       "modelnew", with_marks("import os\nos.dup2(os.open('/dev/null', os.O_WRONLY), 2)", "# stage once", ""));
   CHECK((!silent || silent->stages.empty()));
+}
+
+TEST_CASE(
+    "of the kernels for admission the correct one passes, the others are wrong, and incorrect facts show") {
+  Problem problem = ListedProblem("level2/1");
+  EvaluateOptions options;
+  options.workload.rules = "open";
+  const auto outcomes = [&] {
+    std::vector<std::string> names;
+    for (const PythonAnswer& answer : PythonAnswers(AtSize(problem, "small")))
+      names.push_back(OutcomeName(PythonEnvironment().Verify(problem, {"modelnew", answer.source}, options)));
+    return names;
+  };
+  CHECK(outcomes() == std::vector<std::string>{"measured", "wrong", "wrong"});
+  REQUIRE(problem.model.has_value());
+  std::swap(problem.model->init[0], problem.model->init[1]);  // the channels
+  CHECK(outcomes()[0] != "measured");
 }
 
 TEST_CASE("a ModelNew is judged only at sizes where Model has the problem's parameters") {

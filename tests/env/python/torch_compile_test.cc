@@ -16,6 +16,7 @@
 #include "env/error.h"
 #include "env/process/machine.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/support/fakes.h"
 
 namespace kevin {
@@ -39,7 +40,7 @@ class Setting {
   std::optional<std::string> before_;
 };
 
-const std::string kPython = KEVIN_SOURCE_DIR "/tests/env/python/fake_python.sh";
+const std::string kPython = SourceFolder() / "tests/env/python/fake_python.sh";
 
 struct Fixture {
   testing::TempFolder folder;

@@ -13,6 +13,7 @@
 #include "env/problem/reference_operators.h"
 #include "tests/catch.h"
 #include "tests/env/cpu/cpu_fixture.h"
+#include "tests/folders.h"
 
 namespace kevin {
 namespace {
@@ -42,7 +43,7 @@ constexpr const char* kFullOfNines = "99999999999999999999999999999999";
 TEST_CASE("texts that reach for more than tensors are refused before they run") {
   int refused = 0, all = 0;
   std::vector<fs::path> files;
-  for (const auto& file : fs::directory_iterator(fs::path(KEVIN_SOURCE_DIR) / "tests/env/reference/red_team"))
+  for (const auto& file : fs::directory_iterator(SourceFolder() / "tests/env/reference/red_team"))
     files.push_back(file.path());
   std::sort(files.begin(), files.end());
   REQUIRE(files.size() >= 12);
@@ -70,7 +71,7 @@ TEST_CASE("texts that reach for more than tensors are refused before they run") 
 }
 
 TEST_CASE("the reference of every problem is allowed") {
-  const ProblemSet problems(fs::path(KEVIN_SOURCE_DIR) / "env/problems");
+  const ProblemSet problems(SourceFolder() / "env/problems");
   size_t count = 0;
   for (const std::string& id : problems.Ids()) {
     INFO(id);

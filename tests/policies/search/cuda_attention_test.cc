@@ -14,7 +14,7 @@ using namespace kevin::test;
 
 namespace {
 
-const std::string kAttentionHead = "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"";
+const std::string kAttentionHead = "#include \"tests/policies/search/cuda_on_cpu.h\"";
 // A misaligned access ends the test.
 const std::string kAttentionFlags =
     "-O1 -fno-strict-aliasing -w -fsanitize=alignment -fsanitize-undefined-trap-on-error";

@@ -13,8 +13,7 @@
 
 namespace kevin::test {
 
-inline const std::string kProductsHead =
-    "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"";
+inline const std::string kProductsHead = "#include \"tests/policies/search/cuda_on_cpu.h\"";
 
 struct GraphCase {
   std::string op, args;  // in the form of the graph's JSON; operands are values 0, 1, ...

@@ -14,7 +14,7 @@ using namespace kevin::test;
 
 namespace {
 
-const std::string kGroupHead = "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"";
+const std::string kGroupHead = "#include \"tests/policies/search/cuda_on_cpu.h\"";
 
 struct GroupCase {
   int64_t rows = 1, columns = 1, terms = 1;

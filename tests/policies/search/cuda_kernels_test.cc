@@ -19,9 +19,8 @@ using namespace kevin::test;
 namespace {
 
 const std::string kCudaHead =
-    "#include \"" KEVIN_SOURCE_DIR
-    "/tests/policies/search/cuda_on_cpu.h\"\n"
-    "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_products_on_cpu.h\"";
+    "#include \"tests/policies/search/cuda_on_cpu.h\"\n"
+    "#include \"tests/policies/search/cuda_products_on_cpu.h\"";
 // A misaligned access ends the test.
 const std::string kCudaFlags =
     "-O1 -fno-strict-aliasing -w -fsanitize=alignment -fsanitize-undefined-trap-on-error";

@@ -16,7 +16,7 @@ using namespace kevin::test;
 
 namespace {
 
-const std::string kRecurrenceHead = "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"";
+const std::string kRecurrenceHead = "#include \"tests/policies/search/cuda_on_cpu.h\"";
 
 struct LayerCase {
   std::string name;

@@ -67,7 +67,7 @@ std::vector<std::vector<double>> RunOnNormalValues(const search::Program& progra
   for (TaskArgument& argument : task.arguments)
     argument.cpp_type = (argument.role == "output" ? "" : "const ") + element + "*";
   const KernelLibrary library({ToCpp(search::WriteCuda(program, task, {}))}, "-O1 -fno-strict-aliasing -w",
-                              "#include \"" KEVIN_SOURCE_DIR "/tests/policies/search/cuda_on_cpu.h\"");
+                              "#include \"tests/policies/search/cuda_on_cpu.h\"");
   std::mt19937 random(3);
   std::normal_distribution<double> normal;
   std::vector<std::vector<char>> bytes;

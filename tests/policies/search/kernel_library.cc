@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
 #include <utility>
+
+#include "tests/folders.h"
 
 namespace kevin::test {
 namespace {
@@ -47,59 +50,77 @@ std::string Nested(std::string source, size_t index) {
          "}\n#undef LANES\n#undef INLINE\n#undef HAS_512\n#undef HAS_256\n";
 }
 
-void RunCompiler(const std::string& source_path, const std::string& output_path, const std::string& flags) {
-  const std::string log = source_path + ".log";
-  const std::string command =
-      "g++ -std=c++20 -fopenmp -fPIC " + flags + " -o " + output_path + " " + source_path + " 2> " + log;
+// In `folder`, with names relative to it: a cache of the compiler, where there is one, then knows a text wherever it lies.
+void RunCompiler(const std::string& folder, const std::string& source, const std::string& output,
+                 const std::string& flags, bool links = false) {
+  static const bool kHasCache = std::system("command -v ccache >/dev/null") == 0;
+  const std::string cached =
+      "CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ccache ";
+  const std::string log = folder + "/" + source + ".log";
+  const std::string command = "cd " + folder + " && " + (kHasCache && !links ? cached : "") +
+                              "g++ -std=c++20 -fopenmp -fPIC " + flags + " -o " + output + " " + source +
+                              " 2> " + log;
   if (std::system(command.c_str()) != 0) throw std::runtime_error(ReadFile(log));
+}
+
+// -march=native means another thing on another processor, which a cache of the compiler does not know.
+std::string ThisProcessor() {
+  std::ifstream lines("/proc/cpuinfo");
+  std::string flags;
+  for (std::string line; std::getline(lines, line) && line.find("processor\t: 1") != 0;) {
+    if (line.find("flags") == 0 || line.find("Features") == 0 || line.find("model name") == 0) flags += line;
+  }
+  return "-march=native -DKEVIN_PROCESSOR=" + std::to_string(std::hash<std::string>()(flags)) + "UL ";
 }
 
 // What all candidates of a library include, precompiled: to parse the emulation of CUDA takes longer than most candidates.
 class Heads {
  public:
-  // The header's path, for -include. Kept as long as this process.
+  // A folder with the header head.h, for -include. Kept as long as this process.
   const std::string& Of(const std::string& flags, const std::string& head) {
-    std::string& path = paths_[{flags, head}];
-    if (!path.empty()) return path;
-    folders_.push_back(MakeFolder());
-    const std::string header = folders_.back() + "/head.h", contents = folders_.back() + "/contents.h";
-    std::ofstream file(contents);
+    std::string& folder = folders_[{flags, head}];
+    if (!folder.empty()) return folder;
+    folder = MakeFolder();
+    std::filesystem::create_directory_symlink(SourceFolder() / "tests", folder + "/tests");
+    std::ofstream file(folder + "/contents.h");
     for (const std::string& include : kIncludes) file << include;
     file << head << "\n";
     file.close();
-    RunCompiler(contents, header + ".gch", flags + " -x c++-header");
-    std::ofstream(header) << "#error the precompiled form is not used\n";
-    return path = header;
+    RunCompiler(folder, "contents.h", "head.h.gch", flags + " -x c++-header");
+    std::ofstream(folder + "/head.h") << "#error the precompiled form is not used\n";
+    return folder;
   }
 
   ~Heads() {
     std::error_code ignored;
-    for (const std::string& folder : folders_) std::filesystem::remove_all(folder, ignored);
+    for (const auto& [key, folder] : folders_) std::filesystem::remove_all(folder, ignored);
   }
 
  private:
-  std::map<std::pair<std::string, std::string>, std::string> paths_;  // by flags and head
-  std::vector<std::string> folders_;
+  std::map<std::pair<std::string, std::string>, std::string> folders_;  // by flags and head
 };
 
 }  // namespace
 
 KernelLibrary::KernelLibrary(const std::vector<std::string>& sources, const std::string& flags,
                              const std::string& head)
-    : folder_(MakeFolder()), handles_(std::min(kCompilers, sources.size())), functions_(sources.size()) {
+    : handles_(std::min(kCompilers, sources.size())), functions_(sources.size()) {
   static Heads heads;
+  static int libraries = 0;
   const size_t parts = handles_.size();
-  const std::string all_flags = "-march=native " + flags, header = heads.Of(all_flags, head);
+  const std::string all_flags = ThisProcessor() + flags, folder = heads.Of(all_flags, head);
+  const std::string name = "library" + std::to_string(libraries++) + "_";
   std::vector<std::string> errors(parts);
   std::vector<std::thread> compilers;
   for (size_t part = 0; part < parts; ++part) {
     compilers.emplace_back([&, part] {
-      const std::string base = folder_ + "/part" + std::to_string(part);
-      std::ofstream file(base + ".cc");
+      const std::string base = name + std::to_string(part);
+      std::ofstream file(folder + "/" + base + ".cc");
       for (size_t i = part; i < sources.size(); i += parts) file << Nested(sources[i], i);
       file.close();
       try {
-        RunCompiler(base + ".cc", base + ".so", all_flags + " -shared -include " + header);
+        RunCompiler(folder, base + ".cc", base + ".o", all_flags + " -c -include head.h");
+        RunCompiler(folder, base + ".o", base + ".so", "-shared", true);
       } catch (const std::exception& error) {
         errors[part] = error.what();
       }
@@ -108,20 +129,15 @@ KernelLibrary::KernelLibrary(const std::vector<std::string>& sources, const std:
   for (std::thread& compiler : compilers) compiler.join();
   for (size_t part = 0; part < parts; ++part) {
     if (!errors[part].empty()) throw std::runtime_error(errors[part]);
+    // Stays loaded: OpenMP's threads may still be inside it when this object ends.
     handles_[part] =
-        dlopen((folder_ + "/part" + std::to_string(part) + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+        dlopen((folder + "/" + name + std::to_string(part) + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handles_[part] == nullptr) throw std::runtime_error(dlerror());
   }
   for (size_t i = 0; i < sources.size(); ++i) {
     functions_[i] = dlsym(handles_[i % parts], ("launch_" + std::to_string(i)).c_str());
     if (functions_[i] == nullptr) throw std::runtime_error(dlerror());
   }
-}
-
-KernelLibrary::~KernelLibrary() {
-  // The libraries stay loaded: OpenMP's threads may still be inside them.
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 void KernelLibrary::Launch(size_t index, const std::vector<void*>& t) const {
@@ -158,7 +174,7 @@ bool Compiles(const std::string& source, const std::string& flags) {
   std::ofstream(folder + "/kernel.cc") << source;
   bool compiles = true;
   try {
-    RunCompiler(folder + "/kernel.cc", folder + "/kernel.so", flags + " -shared");
+    RunCompiler(folder, "kernel.cc", "kernel.o", flags + " -c");
   } catch (const std::exception&) {
     compiles = false;
   }

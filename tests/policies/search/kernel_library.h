@@ -9,11 +9,11 @@ namespace kevin::test {
 
 class KernelLibrary {
  public:
-  // Each source is a complete candidate. `flags` follow -std=c++20 -march=native -fopenmp. `head` precedes
-  // each candidate. Throws std::runtime_error with the compiler's messages.
+  // Each source is a complete candidate. `flags` follow -std=c++20 -march=native -fopenmp. `head` precedes each candidate;
+  // it names what it includes from the root of the sources ("tests/..."). Throws std::runtime_error with the compiler's
+  // messages.
   KernelLibrary(const std::vector<std::string>& sources, const std::string& flags,
                 const std::string& head = "");
-  ~KernelLibrary();
   KernelLibrary(const KernelLibrary&) = delete;
   KernelLibrary& operator=(const KernelLibrary&) = delete;
 
@@ -21,7 +21,6 @@ class KernelLibrary {
   void Launch(size_t index, const std::vector<void*>& tensors) const;
 
  private:
-  std::string folder_;
   std::vector<void*> handles_, functions_;
 };
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/policies/search/interpreter.h"
 
 namespace kevin::search {
@@ -71,7 +72,7 @@ void CheckSums(const std::vector<std::vector<double>>& sums, const json& expecte
 }
 
 json CaseNamed(const std::string& name) {
-  std::ifstream file(KEVIN_SOURCE_DIR "/tests/policies/search/lower_cases.jsonl");
+  std::ifstream file(SourceFolder() / "tests/policies/search/lower_cases.jsonl");
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("{\"name\":\"" + name + "\"")) return json::parse(line);
   }
@@ -94,7 +95,7 @@ int CountStages(const Program& program) {
 }  // namespace
 
 TEST_CASE("operations are lowered to what PyTorch computes") {
-  std::ifstream file(KEVIN_SOURCE_DIR "/tests/policies/search/lower_cases.jsonl");
+  std::ifstream file(SourceFolder() / "tests/policies/search/lower_cases.jsonl");
   int cases = 0;
   for (std::string line; std::getline(file, line); ++cases) {
     const json one = json::parse(line);

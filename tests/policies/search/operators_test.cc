@@ -22,6 +22,7 @@
 #include "policies/search/setting_text.h"
 #include "policies/search/write.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/policies/search/interpreter.h"
 #include "tests/policies/search/kernel_library.h"
 #include "tests/policies/search/program_cases.h"
@@ -78,7 +79,7 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
 
 OperatorTable ReadTable() {
   OperatorTable table;
-  std::ifstream file(KEVIN_SOURCE_DIR "/tests/policies/search/operators.txt");
+  std::ifstream file(SourceFolder() / "tests/policies/search/operators.txt");
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;
     if (line[0] == '-') {

@@ -12,6 +12,7 @@
 #include "policies/search/stage_use.h"
 #include "policies/search/write.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/policies/search/program_builder.h"
 
 namespace kevin::search {
@@ -135,7 +136,7 @@ TEST_CASE("what Fuse leaves unused takes no workspace") {
 }
 
 TEST_CASE("workspaces of lowered references lie apart while they live") {
-  std::ifstream file(KEVIN_SOURCE_DIR "/tests/policies/search/lower_cases.jsonl");
+  std::ifstream file(SourceFolder() / "tests/policies/search/lower_cases.jsonl");
   int cases = 0;
   for (std::string line; std::getline(file, line); ++cases) {
     const nlohmann::json one = nlohmann::json::parse(line);

@@ -9,6 +9,7 @@
 #include "env/workload.h"
 #include "policies/search/task_program.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/support/search_text.h"
 
 namespace kevin {
@@ -28,7 +29,7 @@ int CountOf(const std::string& text, const std::string& word) {
 }  // namespace
 
 TEST_CASE("every listed problem is written") {
-  const ProblemSet problems(KEVIN_SOURCE_DIR "/env/problems");
+  const ProblemSet problems(SourceFolder() / "env/problems");
   const std::vector<std::string> ids = problems.Ids();
   REQUIRE(ids.size() >= 250);
   const char *part = std::getenv("KEVIN_CASE"), *folder = std::getenv("KEVIN_TEXTS");
@@ -48,7 +49,7 @@ TEST_CASE("every listed problem is written") {
 
 // Points of a stage run in any order, and kernels read ahead.
 TEST_CASE("no stage of a listed problem reads what it writes") {
-  const ProblemSet problems(KEVIN_SOURCE_DIR "/env/problems");
+  const ProblemSet problems(SourceFolder() / "env/problems");
   size_t stages = 0;
   for (const std::string& id : problems.Ids()) {
     for (const auto& [kind, size] : {std::pair("cpp", "small"), std::pair("cuda", "full")}) {
@@ -68,7 +69,7 @@ TEST_CASE("no stage of a listed problem reads what it writes") {
 // More take too long to compile, and too long for a reader.
 TEST_CASE("no text of a network has more than 40 kernels") {
   constexpr int kMost = 40;
-  const ProblemSet problems(KEVIN_SOURCE_DIR "/env/problems");
+  const ProblemSet problems(SourceFolder() / "env/problems");
   const char* part = std::getenv("KEVIN_CASE");
   int texts = 0, most = 0;
   for (const std::string& id : problems.Ids()) {

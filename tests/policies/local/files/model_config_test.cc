@@ -8,6 +8,7 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/policies/local/hashed_model.h"
 #include "tests/support/fakes.h"
 
@@ -142,7 +143,7 @@ TEST_CASE("transformers 5 spells the same model otherwise") {
 }
 
 TEST_CASE("the goldens' configs come back from what we write of them") {
-  std::ifstream file(KEVIN_SOURCE_DIR "/tests/policies/local/model/goldens/models.json");
+  std::ifstream file(SourceFolder() / "tests/policies/local/model/goldens/models.json");
   const json goldens = json::parse(file);
   for (const auto& [name, golden] : goldens.items()) {
     INFO(name);

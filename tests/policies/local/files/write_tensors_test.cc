@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <thread>
 
 #include "env/error.h"
 #include "policies/local/files/safetensors.h"
@@ -108,6 +109,31 @@ TEST_CASE("a folder appears whole or not at all") {
   CHECK_THROWS_WITH(NewFolder(place), Catch::Contains("exists already"));
   std::ofstream(folder.path() / "file") << "x";
   CHECK_THROWS_AS(NewFolder(folder.path() / "file" / "inside"), Error);
+}
+
+TEST_CASE("who looks for a folder finds it while another one takes its place") {
+  const TempFolder folder;
+  const std::filesystem::path place = folder.path() / "place", next = folder.path() / "next";
+  const auto make_next = [&](int number) {
+    std::filesystem::create_directories(next);
+    std::ofstream(next / "number") << number;
+  };
+  make_next(0);
+  ReplaceFolder(place, next);
+  int missing = 0;
+  std::jthread reader([&](const std::stop_token& end) {
+    while (!end.stop_requested()) missing += std::filesystem::exists(place / "number") ? 0 : 1;
+  });
+  for (int i = 1; i <= 500; ++i) {
+    make_next(i);
+    ReplaceFolder(place, next);
+  }
+  reader.request_stop(), reader.join();
+  CHECK(missing == 0);
+  int number = 0;
+  std::ifstream(place / "number") >> number;
+  CHECK(number == 500);
+  CHECK(Names(folder.path()) == std::vector<std::string>{"place"});
 }
 
 }  // namespace kevin::testing

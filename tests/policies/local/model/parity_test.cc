@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/policies/local/model/model_fixture.h"
 
 namespace kevin::testing {
@@ -14,7 +15,7 @@ using namespace local;
 constexpr double kLargestDifference = 1e-3;
 
 nlohmann::json Goldens() {
-  std::ifstream file(KEVIN_SOURCE_DIR "/tests/policies/local/model/goldens/models.json");
+  std::ifstream file(SourceFolder() / "tests/policies/local/model/goldens/models.json");
   return nlohmann::json::parse(file);
 }
 

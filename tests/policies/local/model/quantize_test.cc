@@ -10,6 +10,7 @@
 #include "policies/local/model/build_weights.h"
 #include "policies/local/model/weights.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/policies/local/model/model_fixture.h"
 
 namespace kevin::testing {
@@ -18,7 +19,7 @@ namespace {
 using namespace local;
 
 nlohmann::json Golden() {
-  std::ifstream file(KEVIN_SOURCE_DIR "/tests/policies/local/model/goldens/nf4.json");
+  std::ifstream file(SourceFolder() / "tests/policies/local/model/goldens/nf4.json");
   return nlohmann::json::parse(file);
 }
 

@@ -10,10 +10,11 @@
 
 #include "env/error.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 
 namespace kevin::local {
 
-inline std::filesystem::path Goldens() { return KEVIN_SOURCE_DIR "/tests/policies/local/goldens"; }
+inline std::filesystem::path Goldens() { return SourceFolder() / "tests/policies/local/goldens"; }
 
 inline std::string ReadText(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);

@@ -10,6 +10,7 @@
 #include "agent/attribution/attribution.h"
 #include "policies/local/train/trainer.h"
 #include "tests/catch.h"
+#include "tests/folders.h"
 #include "tests/policies/local/formula_model.h"
 #include "tests/policies/local/train/tiny_model.h"
 
@@ -67,7 +68,7 @@ TrainOptions Options() {
 
 TEST_CASE("a step of grpo equals the plain reference within 1e-5") {
   const auto golden =
-      nlohmann::json::parse(std::ifstream(KEVIN_SOURCE_DIR "/tests/policies/local/goldens/grpo_step.json"));
+      nlohmann::json::parse(std::ifstream(SourceFolder() / "tests/policies/local/goldens/grpo_step.json"));
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("kevin-grpo-" + std::to_string(getpid()));
   WriteFormulaModel(folder, TinyConfig(kVocabulary, 8), 1.6f);

@@ -173,6 +173,30 @@ TEST_CASE("ranks that do not come are named by those that did, within the limit"
         (error.find("there is no rank 2") != std::string::npos || error.find(" lost ") != std::string::npos));
 }
 
+TEST_CASE("ranks share the probes of a step; one that has none runs a pass beside the others") {
+  Batch batch = MakeBatch(1);
+  batch.probes = {batch.samples.begin(), batch.samples.begin() + 2};  // a pass each
+  TrainOptions options = Options();
+  options.loss.surrogate = Surrogate::kCrossEntropy, options.micro_tokens = 1, options.gap_limit = 100;
+  const auto gap_of = [&](const Sample& probe) {
+    Batch one = batch;
+    one.probes = {probe};
+    const auto model = TinyModel(1);
+    const auto alone = OneRank();
+    return Trainer(options, *model, nullptr, *alone).Step(one).delta_logprob;
+  };
+  const double lengths[] = {static_cast<double>(batch.probes[0].completion.size()),
+                            static_cast<double>(batch.probes[1].completion.size())};
+  const double expected = (gap_of(batch.probes[0]) * lengths[0] + gap_of(batch.probes[1]) * lengths[1]) /
+                          (lengths[0] + lengths[1]);
+  options.shard = GENERATE(false, true);
+  WithRanks(3, [&](Ranks& ranks) {
+    const auto model = TinyModel(1);
+    const double gap = Trainer(options, *model, nullptr, ranks).Step(batch).delta_logprob;
+    if (std::abs(gap - expected) > 1e-5) throw std::runtime_error("the gap is " + std::to_string(gap));
+  });
+}
+
 TEST_CASE("what is not finite on one rank stops all, and the checkpoint before stays") {
   const Folder folder;
   TrainOptions options = Options();

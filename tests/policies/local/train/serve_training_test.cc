@@ -146,6 +146,50 @@ TEST_CASE("the cache of keys and values is given up while the model learns") {
   CHECK(ResidentBytes() - meanwhile > kCacheBytes / 2);  // and is there again
 }
 
+// Bytes of the layers' weights of a model whose weights are sharded, by a rank of its own, when it is open and after a step.
+std::vector<int64_t> MemoryOfSharded(TrainOptions options, const nlohmann::json& sampled) {
+  options.shard = true;
+  LanguageModel* model = nullptr;
+  int ends[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  std::thread service([&] {
+    ServeTraining(ends[1], ends[1], [&](const TrainOptions& decided, const std::string& checkpoint) {
+      auto loaded = LoadForTraining(decided, checkpoint);
+      model = loaded.get();
+      return loaded;
+    });
+  });
+  nlohmann::json open = {{"open", ToJson(options)}};
+  if (!sampled.is_null()) open["sample"] = sampled;
+  std::vector<int64_t> memory;
+  for (const nlohmann::json& request : {open, nlohmann::json{{"step", ToJson(MakeBatch(1))}}}) {
+    CHECK(WriteFrame(ends[0], request));
+    const auto answer = ReadFrame(ends[0]);
+    REQUIRE(answer);
+    INFO(answer->dump());
+    CHECK_FALSE(answer->contains("error"));
+    if (model != nullptr && !answer->contains("error")) memory.push_back(LayerMemory(*model));
+  }
+  close(ends[0]);
+  service.join();
+  close(ends[1]);
+  return memory;
+}
+
+TEST_CASE("sharded weights are whole between steps where they are sampled, and only there") {
+  const Folder folder;
+  TrainOptions options;
+  options.model = folder.Path() + "/model", options.output = folder.Path(), options.device = "cpu";
+  options.loss.correction = Correction::kNone;
+  WriteFormulaModel(options.model, TinyConfig(256), 0.6f);
+  std::ofstream(options.model + "/tokenizer.json") << ByteTokenizer(nlohmann::json::array()).dump();
+  CHECK(MemoryOfSharded(options, nullptr) == std::vector<int64_t>{0, 0});
+  const std::vector<int64_t> sampled =
+      MemoryOfSharded(options, SampledJson(folder.Path() + "/socket", "", 100));
+  REQUIRE(sampled.size() == 2);
+  CHECK((sampled[0] > 0 && sampled[1] == sampled[0]));
+}
+
 TEST_CASE("a second copy of the weights is changed when it is brought up to date, not within the step") {
   const Folder folder;
   TrainOptions training;

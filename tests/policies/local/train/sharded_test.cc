@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <set>
 
 #include "policies/local/train/sharded_weights.h"
 #include "policies/local/train/state_layout.h"
@@ -94,30 +93,22 @@ TEST_CASE("a rank has only its share while others learn, and whole weights when 
   options.shard = true;
   WithRanks(2, [&](Ranks& ranks) {
     const auto model = TinyModel(1);
-    ShardedWeights shards(*model, options.adam, ranks);
-    const auto bytes = [&] {
-      int64_t all = 0;
-      for (int layer = 0; layer < model->Config().layers; ++layer) {
-        std::set<const void*> seen;
-        for (const NamedParameter& p : model->LayerParameters(layer)) {
-          const c10::StorageImpl* storage = p.value.storage().unsafeGetStorageImpl();
-          if (seen.insert(storage).second) all += static_cast<int64_t>(storage->nbytes());
-        }
-      }
-      return all;
-    };
     const at::Tensor before = Flat(*model);
-    const int64_t whole = bytes();
+    ShardedWeights shards(*model, options.adam, ranks);
+    const int64_t shared_out = LayerMemory(*model);
+    shards.MakeWhole();
+    const int64_t whole = LayerMemory(*model);
     shards.Release();
-    const int64_t released = bytes();
+    const int64_t released = LayerMemory(*model);
     std::vector<at::Tensor> logits;
     const auto alone = TinyModel(1);
     const PackedTokens tokens{at::tensor({1, 2, 3}, at::kLong), at::arange(3), {0, 3}};
     const c10::NoGradGuard no_gradients;
     const bool same = at::equal(model->Hidden(tokens), alone->Hidden(tokens));
-    const int64_t after = bytes();
+    const int64_t after = LayerMemory(*model);
     shards.MakeWhole();
-    if (whole == 0 || released != 0 || after > whole / 2) throw std::runtime_error("memory is not given up");
+    if (whole == 0 || shared_out != 0 || released != 0 || after > whole / 2)
+      throw std::runtime_error("memory is not given up");
     if (!same || !at::equal(before, Flat(*model))) throw std::runtime_error("other weights");
   });
 }
@@ -181,6 +172,7 @@ TEST_CASE("a layer's gradients are summed while the layer before it runs backwar
     CHECK(late.on_the_way == 0);
   }
   CHECK(late.most == 2);  // of one layer
+  sharded.MakeWhole();
   CHECK(Gap(Flat(*model), Flat(*plain)) < 1e-6);
 }
 
@@ -191,21 +183,38 @@ TEST_CASE("the summed gradients give their memory up before the weights are whol
   WatchedRank rank;
   Trainer trainer(options, *model, nullptr, rank);
   trainer.Step(MakeBatch(1));
+  trainer.MakeWhole();
   int64_t numbers = 0;
   for (const NamedParameter& p : model->LayerParameters(0)) numbers += 2 * p.value.numel();
   CHECK(numbers * 4 > (int64_t{64} << 20));
   CHECK(rank.resident - WatchedRank::ResidentBytes() < numbers * 4 / 2);
 }
 
-TEST_CASE("the model of a sharded checkpoint is whole") {
+TEST_CASE("the model of a sharded checkpoint is whole, and no rank needs it whole for that") {
   const Folder folder;
   TrainOptions options = Options();
   options.output = folder.Path(), options.shard = true;
-  const std::string checkpoint = CheckpointOfRanks(options, 3);
+  WithRanks(3, [&](Ranks& ranks) {
+    const auto model = TinyModel(1);
+    Trainer trainer(options, *model, nullptr, ranks);
+    const auto require_shares = [&](const std::string& when) {
+      if (LayerMemory(*model) != 0) throw std::runtime_error("weights are whole " + when);
+    };
+    require_shares("before the first step");
+    for (int64_t step = 1; step <= 2; ++step) trainer.Step(MakeBatch(step));
+    require_shares("after a step");
+    trainer.Save();
+    trainer.SaveModel(folder.Path() + "/trained");
+    require_shares("after saving");
+    trainer.MakeWhole();
+    if (LayerMemory(*model) == 0) throw std::runtime_error("weights are not whole where they are asked for");
+  });
+  const std::string checkpoint = NewestCheckpoint(options.output);
   ModelOptions floats;
   floats.dtype = NumberType::kF32, floats.trainable = true;
-  const auto saved = LoadLanguageModel(checkpoint + "/model", floats);
-  CHECK(Gap(Flat(*saved), Train(options, 2).weights) < 1e-6);
+  const at::Tensor expected = Train(options, 2).weights;
+  for (const std::string& saved : {checkpoint + "/model", folder.Path() + "/trained"})
+    CHECK(Gap(Flat(*LoadLanguageModel(saved, floats)), expected) < 1e-6);
 }
 
 }  // namespace

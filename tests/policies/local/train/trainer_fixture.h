@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,6 +52,19 @@ inline Batch MakeBatch(int64_t step) {
   return batch;
 }
 
+// Of the layers' weights, in bytes.
+inline int64_t LayerMemory(LanguageModel& model) {
+  int64_t all = 0;
+  for (int layer = 0; layer < model.Config().layers; ++layer) {
+    std::set<const void*> seen;
+    for (const NamedParameter& p : model.LayerParameters(layer)) {
+      const c10::StorageImpl* storage = p.value.storage().unsafeGetStorageImpl();
+      if (seen.insert(storage).second) all += static_cast<int64_t>(storage->nbytes());
+    }
+  }
+  return all;
+}
+
 inline at::Tensor Flat(LanguageModel& model) {
   std::vector<at::Tensor> all;
   for (const NamedParameter& p : model.Parameters())
@@ -69,6 +83,7 @@ inline Trained Train(const TrainOptions& options, int64_t steps, NumberType type
   Trainer trainer(options, *model, nullptr, *alone);
   Trained trained;
   for (int64_t s = 1; s <= steps; ++s) trained.figures.push_back(trainer.Step(MakeBatch(s)));
+  trainer.MakeWhole();
   trained.weights = Flat(*model);
   return trained;
 }
@@ -135,6 +150,7 @@ inline RunOfRanks TrainOnRanks(const TrainOptions& options, int size, int64_t fi
       if (ranks.Rank() == 0) run.figures.push_back(figures);
     }
     if (save) trainer.Save();
+    trainer.MakeWhole();
     run.weights[static_cast<size_t>(ranks.Rank())] = Flat(model);
   });
   return run;

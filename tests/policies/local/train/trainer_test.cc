@@ -119,16 +119,21 @@ TEST_CASE("the second update is off-policy: ratios move and clip") {
   CHECK(one.clip_low + one.clip_high == 0);
 }
 
+// As a sampler records them whose log-probabilities are all `gap` below the model's.
+void RecordLogprobs(LanguageModel& model, float gap, std::vector<Sample>* samples) {
+  for (Sample& s : *samples) {
+    const Sample* one[] = {&s};
+    const c10::NoGradGuard no_gradients;
+    const at::Tensor own = CompletionLogprobs(model, PackSamples(one, at::kCPU), 100, false).logprobs;
+    for (size_t t = 0; t < s.completion.size(); ++t)
+      s.sampler_logprobs[t] = own[static_cast<int64_t>(t)].item<float>() - gap;
+  }
+}
+
 TEST_CASE("the gap to the sampler is measured before the step") {
   const auto model = TinyModel(1);
   Batch batch = MakeBatch(1);
-  for (Sample& s : batch.samples) {
-    const Sample* one[] = {&s};
-    const c10::NoGradGuard no_gradients;
-    const at::Tensor own = CompletionLogprobs(*model, PackSamples(one, at::kCPU), 100, false).logprobs;
-    for (size_t t = 0; t < s.completion.size(); ++t)
-      s.sampler_logprobs[t] = own[static_cast<int64_t>(t)].item<float>() - 0.125f;
-  }
+  RecordLogprobs(*model, 0.125f, &batch.samples);
   batch.samples[3].sampler_logprobs[1] -= 0.5f;
   TrainOptions options = Options();
   options.schedule = {0.3, Decay::kConstant, 0, 0};  // a great change within the step
@@ -140,6 +145,61 @@ TEST_CASE("the gap to the sampler is measured before the step") {
   CHECK(figures.delta_logprob == Approx(0.125 + 0.5 / n).epsilon(1e-4));
   CHECK(figures.delta_logprob_max == Approx(0.625).epsilon(1e-4));
   CHECK(figures.correction_mean == Approx(((n - 1) * std::exp(0.125) + std::exp(0.625)) / n).epsilon(1e-4));
+}
+
+TEST_CASE("where the trained tokens do not tell the gap to the sampler, probes do") {
+  TrainOptions options = Options();
+  options.schedule = {0.3, Decay::kConstant, 0, 0};
+  const auto model = TinyModel(1), reference = TinyModel(2);
+  const auto alone = OneRank();
+  Batch batch = MakeBatch(1);
+  batch.unit = 2, batch.probes = MakeBatch(1).samples;
+  SECTION("of imitation, also from the base, whose weights the turns of a later step do not come from") {
+    options.loss.surrogate = Surrogate::kCrossEntropy, options.from_base = true;
+  }
+  SECTION("of preferences") { options.loss.surrogate = Surrogate::kPreference; }
+  SECTION("of a step that learns nothing") { batch.samples.clear(), batch.may_be_idle = true; }
+  SECTION("of advantages that are all 0, by the samples themselves") {
+    batch.probes.clear();
+    for (Sample& sample : batch.samples) sample.advantage = 0;
+  }
+  Trainer trainer(options, *model, reference.get(), *alone);
+  for (batch.step = 1; batch.step <= 2; ++batch.step) {
+    RecordLogprobs(*model, 0.125f, batch.probes.empty() ? &batch.samples : &batch.probes);
+    const StepFigures figures = trainer.Step(batch);
+    CHECK(figures.delta_logprob == Approx(0.125).epsilon(1e-4));
+    CHECK(figures.delta_logprob_max == Approx(0.125).epsilon(1e-4));
+    CHECK((figures.tokens > 0) == (figures.grad_norm > 0));  // a probe teaches nothing
+  }
+  const auto fresh = TinyModel(1);
+  options.gap_limit = 0.1;
+  Trainer strict(options, *fresh, reference.get(), *alone);
+  RecordLogprobs(*fresh, 0.125f, batch.probes.empty() ? &batch.samples : &batch.probes);
+  batch.step = 1;
+  CHECK_THROWS_WITH(strict.Step(batch), Catch::Contains("differ by 0.125 a token, above the limit of 0.1"));
+  CHECK(at::equal(Flat(*fresh), Flat(*TinyModel(1))));
+}
+
+TEST_CASE(
+    "probes are bounded by their number and by one forward pass; without log-probabilities there is no gap") {
+  TrainOptions options = Options();
+  options.loss.surrogate = Surrogate::kCrossEntropy;
+  const auto alone = OneRank();
+  Batch batch = MakeBatch(1);
+  const auto step = [&](int64_t micro_tokens) {
+    options.micro_tokens = micro_tokens;
+    const auto model = TinyModel(1);
+    return Trainer(options, *model, nullptr, *alone).Step(batch);
+  };
+  for (size_t i = 0; i <= kMostProbes; ++i) batch.probes.push_back(batch.samples[i % 4]);
+  RecordLogprobs(*TinyModel(1), 0, &batch.probes);
+  for (float& logprob : batch.probes[kMostProbes].sampler_logprobs) logprob -= 50;
+  CHECK(step(1000).delta_logprob < 1e-5);  // without the last one
+  for (float& logprob : batch.probes[8].sampler_logprobs) logprob -= 50;
+  CHECK(step(1000).delta_logprob > 1);
+  CHECK(step(1).delta_logprob < 1e-5);  // the longest one alone
+  for (Sample& probe : batch.probes) probe.sampler_logprobs.clear();
+  CHECK(std::isnan(step(1000).delta_logprob));
 }
 
 TEST_CASE("a step whose turns come from another policy is an error before it teaches anything") {
