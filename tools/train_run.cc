@@ -159,8 +159,6 @@ class TrainRun {
       const SharedDevices quiet(DevicesToLoad());
       opened_ = trainer_->Open(options_, online.SamplesItself() ? &sampled : nullptr);
     }
-    if (!command_.sampling.sampler.empty() && opened_.ranks > 1)
-      throw Error(ExitCode::kBadRequest, "--sampler is for one process", "leave out torchrun, or --sampler");
     done_ = saved_ = opened_.steps, saved_folder_ = opened_.checkpoint;
     MeetRanks();
     if (IsFirstRank()) log_.emplace(command_.output, opened_.steps);
@@ -323,18 +321,28 @@ class TrainRun {
   void ServeWeights() {
     if (command_.sampling.sampler.empty()) return;
     progress_.Phase("giving the server the weights of step " + std::to_string(done_));
-    const std::string called =
-        sampling_->Serve(done_ > 0 ? WriterOfTrained() : CopyOf(command_.model), done_);
+    const std::string called = Serve(done_ > 0 ? fs::path() : fs::path(command_.model), done_);
     progress_.Phase("");
     if (done_ == 0 || done_ == opened_.steps) Say("weights go to the server by " + called);
   }
 
-  ModelWriter WriterOfTrained() {
-    return [this](const fs::path& folder) {
+  // The server has the weights of `model`, by default the trainer's. The first rank writes them and tells it; no rank asks
+  // before that.
+  std::string Serve(const fs::path& model, int64_t steps) {
+    const ModelWriter write = [this](const fs::path& folder) {
       HoldDevices();  // weights come from them
       trainer_->WriteModel(folder.string());
       locks_->Release();
     };
+    std::string called;
+    if (IsFirstRank()) {
+      called = sampling_->Serve(model.empty() ? write : CopyOf(model), steps);
+    } else {
+      if (model.empty()) write({});
+      sampling_->FollowServed(steps);
+    }
+    ranks_->AllGoOn(true);
+    return called;
   }
 
   void Save() {
@@ -400,7 +408,7 @@ class TrainRun {
         locks_->Release();
         BringSamplerUp();
       } else {
-        sampling_->Serve(CopyOf(fs::path(*best) / "model"), step);
+        Serve(fs::path(*best) / "model", step);
       }
     }
     const auto event = sampling_->EvaluateTest(step, end_->drain(), end_->stop());

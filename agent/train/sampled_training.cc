@@ -141,7 +141,7 @@ SampledTraining::SampledTraining(const SampledRequest& request, const OnlineSett
   const std::string name = PolicyNameOfRun(request.output);
   if (!settings.sampler.empty()) {
     auto served = std::make_unique<ServedSampler>(name, run_.id(), settings, request.model,
-                                                  fs::path(request.output) / "sampler",
+                                                  fs::path(request.output) / "sampler", opened.rank == 0,
                                                   settings.context > 0 ? settings.context : request.context);
     settings_of_policy_ = served->settings(), served_ = served.get();
     policy_ = std::move(served);

@@ -101,6 +101,7 @@ class SampledTraining {
   // With --sampler: its server answers from what `write` writes, which had learnt `steps`, afterwards. Returns what was
   // called.
   std::string Serve(const ModelWriter& write, int64_t steps) { return served_->Load(write, steps); }
+  void FollowServed(int64_t steps) { served_->Follow(steps); }  // another rank has called Serve
 
   const std::string& database() const { return request_.database; }
   const EnvironmentFacts& facts() const { return rollouts_.facts(); }

@@ -51,9 +51,9 @@ ModelWriter CopyOf(const fs::path& model) {
 }
 
 ServedSampler::ServedSampler(std::string name, std::string run, const OnlineSettings& settings,
-                             const fs::path& model, fs::path folder, int64_t context)
+                             const fs::path& model, fs::path folder, bool is_first, int64_t context)
     : name_(std::move(name)), run_(std::move(run)), folder_(fs::absolute(folder).lexically_normal()) {
-  if (!fs::exists(folder_)) Replace(folder_, CopyOf(model));
+  if (is_first && !fs::exists(folder_)) Replace(folder_, CopyOf(model));
   const PolicyOptions options = OnlinePolicyOptions(settings, context);
   options_ = RemoteOptionsFor(settings.sampler, options);
   options_.token_ids = TokenMode::kChat;

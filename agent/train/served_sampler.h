@@ -24,13 +24,17 @@ ModelWriter CopyOf(const std::filesystem::path& model);
 class ServedSampler : public Policy {
  public:
   // `name`: as stored with episodes. `run`: of the training run, for weights_hash. `context`: the model's, in tokens.
-  // `model`: copied to `folder` unless that exists, so that a server can be started on it. Asks the server which log-probabilities it returns; throws Error as RemotePolicy::RequireLogprobsOf does.
+  // `model`: copied to `folder` by the first of several ranks, unless that exists, so that a server can be started on it. Asks
+  // the server which log-probabilities it returns; throws Error as RemotePolicy::RequireLogprobsOf does.
   ServedSampler(std::string name, std::string run, const OnlineSettings& settings,
-                const std::filesystem::path& model, std::filesystem::path folder, int64_t context);
+                const std::filesystem::path& model, std::filesystem::path folder, bool is_first,
+                int64_t context);
 
   // The server has the weights that `write` writes, which had learnt `steps`, afterwards. No answer may be under way.
   // Returns what was called. Throws Error as UpdateWeights does, and kBroken when the disk is full.
   std::string Load(const ModelWriter& write, int64_t steps);
+  // Another rank has called Load.
+  void Follow(int64_t steps) { steps_ = steps; }
 
   Completion Complete(const Request& request, const CancelToken* cancel, const OnText& on_text) override;
   std::string Name() const override { return name_; }

@@ -46,7 +46,8 @@ class TrainerProcess {
   // answers come from the weights before. Returns the seconds that it took. Waits for no rank.
   double BringSamplerUp();
   std::string Save();  // a checkpoint; returns its folder
-  // The model's weights, or its adapters, in `folder`, in place of what it has. No checkpoint.
+  // The model's weights, or its adapters, in the first rank's `folder`, in place of what it has. All ranks call it. No
+  // checkpoint.
   void WriteModel(const std::string& folder);
   std::string Finish();  // the trained model; returns its folder
   void Restore(

@@ -1,5 +1,6 @@
 // `kevin train --online --sampler`: mock servers with the calls for new weights of SGLang and vLLM, in front of kevin-model.
 
+#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <future>
@@ -13,6 +14,7 @@
 #include "policies/local/serve/model_process.h"
 #include "policies/remote/http_client.h"
 #include "tests/agent/train/online_world.h"
+#include "tests/agent/train/rank_processes.h"
 #include "tests/catch.h"
 #include "tests/folders.h"
 #include "tests/support/mock_server.h"
@@ -175,8 +177,14 @@ TEST_CASE("a server samples and takes the weights after each step; one that does
                        world / "model" / file.path().filename());
   ServerOfOldWeights server(world / "model");
   const std::string served = "--suite level1/19 --turns 1 --keep-flat --sampler " + server.Spec();
-  REQUIRE(world.Train(served + " --samples 8 --steps 2 --learning-rate 1e-12 --out run") == 0);
+  // Of two ranks the first one gives it the weights.
+  const std::string two = served + " --samples 8 --steps 2 --learning-rate 1e-12 --out run";
+  const pid_t ranks[2] = {StartCommand(RankOfTwo(0, 6021) + world.Command(two)),
+                          StartCommand(RankOfTwo(1, 6021) + world.Command(two))};
+  const int codes[2] = {CodeWithin(ranks[0], std::chrono::seconds(120)),
+                        CodeWithin(ranks[1], std::chrono::seconds(120))};
   INFO(world.Errors());
+  REQUIRE((codes[0] == 0 && codes[1] == 0));
   CHECK(world.Errors().find("SGLang's update_weights_from_disk") != std::string::npos);
   const std::vector<std::string> loaded = server.Loaded();
   REQUIRE(loaded.size() == 3);  // before the first step, after each
