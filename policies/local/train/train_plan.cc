@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "policies/local/files/tensor_list.h"
+#include "policies/local/train/plan_counts.h"
 #include "policies/local/train/sampling_options.h"
 
 namespace kevin::local {
@@ -17,44 +18,6 @@ constexpr double kUsableShare = 0.94;
 constexpr int64_t kReserved = int64_t{2} << 30;
 
 std::string Gb(int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e9); }
-
-NumberType TypeOf(const ModelConfig& config, const TrainOptions& options) {
-  if (options.dtype == "float32") return NumberType::kF32;
-  return options.dtype == "bfloat16" ? NumberType::kBF16 : config.dtype;
-}
-
-double BitsOfWeight(const ExpectedTensor& tensor, const std::string& quantization, int dense) {
-  if (tensor.role != ExpectedTensor::Role::kProjection || quantization == "none") return 8.0 * dense;
-  if (quantization == "int8") return 8;
-  return quantization == "nf4" ? 4 + 32.0 / 64 : 4 + 8.0 / 64 + 32.0 / (64 * 256);
-}
-
-// Numbers of the adapters of a projection [out, in].
-int64_t AdapterNumbers(const ExpectedTensor& tensor, const LoraOptions& lora) {
-  if (tensor.role != ExpectedTensor::Role::kProjection) return 0;
-  const std::vector<std::string> targets = TargetsOf(lora);
-  const std::string name = tensor.name.substr(0, tensor.name.rfind('.'));
-  const bool is_target =
-      targets.empty() || std::any_of(targets.begin(), targets.end(),
-                                     [&](const std::string& target) { return name.ends_with("." + target); });
-  return is_target ? lora.rank * (tensor.shape[0] + tensor.shape[1]) : 0;
-}
-
-struct Widths {
-  int64_t attention = 0, ffn = 0;  // numbers that a token's layer keeps for its backward pass
-};
-
-Widths WidthsOf(const ModelConfig& c) {
-  const int64_t h = c.hidden, q = static_cast<int64_t>(c.heads) * c.head_dim,
-                kv = static_cast<int64_t>(c.kv_heads) * c.head_dim;
-  Widths widths;
-  // The layer's input and its norm; the projection, rotated heads, attention's output; the sum after it.
-  widths.attention = 2 * h + 2 * (q + 2 * kv) + q + 2 * h;
-  // The second norm; gate and up, their product; of experts those of one token, with its copies.
-  widths.ffn = h + 3 * static_cast<int64_t>(c.ffn);
-  if (c.experts > 0) widths.ffn = h + c.experts_per_token * (3 * static_cast<int64_t>(c.expert_ffn) + 3 * h);
-  return widths;
-}
 
 // Bytes of activations a token: those that all layers keep, and those of one layer in its backward pass, when the
 // logits are freed.
@@ -106,7 +69,9 @@ class Planner {
     plan_.whole_weights = plan_.weights;
     if (options_.shard) Shard();
     plan_.gathering = Here(gathering_);
-    if (moves_) plan_.main_memory = plan_.optimizer + sums_ + gathering_;
+    if (options_.from_base) plan_.base = plan_.optimizer;
+    plan_.main_memory = request_.trains_on_cpu ? 0 : plan_.base;
+    if (moves_) plan_.main_memory += plan_.optimizer + sums_ + gathering_;
     const int64_t token = int64_t{2} * config_.layers * config_.kv_heads * config_.head_dim * bytes_;
     plan_.cache = token * (request_.cache_tokens > 0 ? request_.cache_tokens : request_.context_tokens);
     plan_.copy_cache = token * CopyTokens();
@@ -146,7 +111,7 @@ class Planner {
     sums_ = 4 * ends + 4 * layers / ranks;
     // Of one layer: autograd's, and those on the way in float32, with this rank's part of their sum.
     plan_.gradients = ends * bytes_ + layer * (bytes_ + 4) + 4 * layer / ranks + Here(sums_);
-    between_ = Here(plan_.optimizer + 4 * ends) + plan_.reference;
+    between_ = Here(plan_.optimizer + 4 * ends) + plan_.reference + Base();
     between_ += IsWhole() ? plan_.whole_weights : bytes_ * ends;
     gathering_ = ranks > 1 ? 4 * std::max<int64_t>(ends / 2, 1) : 0;
   }
@@ -158,7 +123,10 @@ class Planner {
     return std::max(plan_.whole_weights + bytes_ * layer_, bytes_ * ends_ + Here(plan_.optimizer)) +
            plan_.reference;
   }
-  int64_t Fixed() const { return plan_.weights + plan_.reference + plan_.gradients + Here(plan_.optimizer); }
+  int64_t Fixed() const {
+    return plan_.weights + plan_.reference + plan_.gradients + Here(plan_.optimizer) + Base();
+  }
+  int64_t Base() const { return request_.trains_on_cpu ? plan_.base : 0; }  // on the device that trains
   int64_t JudgedMeanwhile() const { return request_.judges_meanwhile ? request_.judge_bytes : 0; }
   bool IsSampledHere() const { return request_.context_tokens > 0 || copies_.here > 0; }
   // Sharded weights are whole while they are sampled or copied.
@@ -216,9 +184,11 @@ class Planner {
   }
 
   void DecideMainMemory() {
-    if (plan_.main_memory > 0)
+    if (options_.shard && (plan_.split || !IsWhole()) && !request_.trains_on_cpu)
+      saved_ = plan_.whole_weights;
+    if (plan_.main_memory + saved_ > 0)
       plan_.main_needed =
-          request_.ranks_here * plan_.main_memory + (copies_.device == "cpu" ? plan_.there : 0);
+          request_.ranks_here * plan_.main_memory + saved_ + (copies_.device == "cpu" ? plan_.there : 0);
     fits_main_ = plan_.main_needed == 0 || FitsMain(plan_.main_needed);
     if (fits_device_ && !fits_main_)
       plan_.misfit = Misfit(plan_.main_needed, "in main memory", request_.main_bytes);
@@ -267,8 +237,9 @@ class Planner {
   }
 
   void AdviseMainMemory(int64_t usable, std::vector<std::string>* ways) const {
-    if (request_.device_bytes == 0 || plan_.learning + Moved() <= usable)
+    if (moves_ && (request_.device_bytes == 0 || plan_.learning + Moved() <= usable))
       ways->push_back("the optimiser on the GPU (without --optimizer-on-cpu)");
+    if (plan_.base > 0) ways->push_back("going on from the last step's weights (without --from-base)");
     if (copies_.device == "cpu") ways->push_back("no second copy in main memory (--sampler-device)");
     if (options_.lora.rank == 0 && !options_.shard && request_.ranks > 1) ways->push_back("--shard");
     ways->push_back(options_.lora.rank > 0 ? "a smaller --lora" : "--lora 32");
@@ -335,7 +306,7 @@ class Planner {
     }
     if (plan_.loading == plan_.needed) plan_.text += fmt::format("; {} while loading", Gb(plan_.loading));
     DescribeRoom(request_.device_bytes, fits_device_);
-    if (moves_) DescribeMainMemory();
+    if (plan_.main_needed > 0) DescribeMainMemory();
     if (copies_.there == 0) return;
     plan_.text += fmt::format("; on {}: {}{}: {} GB", copies_.device, CopiesText(copies_.there),
                               JudgeText(copies_.judge_bytes), Gb(plan_.there));
@@ -343,14 +314,19 @@ class Planner {
   }
 
   void DescribeMainMemory() {
-    plan_.text +=
-        fmt::format("; in main memory: optimiser {}, summed gradients {}", Gb(plan_.optimizer), Gb(sums_));
-    if (gathering_ > 0) plan_.text += fmt::format(", new weights on their way {}", Gb(gathering_));
-    plan_.text += fmt::format(": {} GB", Gb(plan_.main_memory));
-    if (request_.ranks_here > 1)
+    std::vector<std::string> parts;
+    if (moves_) parts = {"optimiser " + Gb(plan_.optimizer), "summed gradients " + Gb(sums_)};
+    if (moves_ && gathering_ > 0) parts.push_back("new weights on their way " + Gb(gathering_));
+    if (plan_.base > 0) parts.push_back("the base with its optimiser " + Gb(plan_.base));
+    if (!parts.empty())
+      plan_.text += fmt::format("; in main memory: {}: {} GB", fmt::join(parts, ", "), Gb(plan_.main_memory));
+    if (!parts.empty() && request_.ranks_here > 1)
       plan_.text += fmt::format(", {} of the {} ranks here", Gb(request_.ranks_here * plan_.main_memory),
                                 request_.ranks_here);
-    if (copies_.device == "cpu") plan_.text += fmt::format(", {} with the sampler", Gb(plan_.main_needed));
+    if (copies_.device == "cpu")
+      plan_.text += fmt::format(", {} with the sampler", Gb(plan_.main_needed - saved_));
+    if (saved_ > 0)
+      plan_.text += fmt::format("; {} GB of main memory while the model is saved", Gb(plan_.main_needed));
     DescribeRoom(request_.main_bytes, fits_main_);
   }
 
@@ -374,6 +350,7 @@ class Planner {
   const bool moves_ = options_.adam.on_cpu && !request_.trains_on_cpu;  // the optimiser to main memory
   int64_t sums_ = 0;                                                    // of gradients over a step
   int64_t gathering_ = 0;                                               // wherever the optimiser is
+  int64_t saved_ = 0;             // sharded: in main memory of the rank that saves
   int64_t between_ = 0;           // sharded, between steps, but for cache and judge
   int64_t ends_ = 0, layer_ = 0;  // numbers; sharded
   OfToken kept_, recomputed_;

@@ -4,33 +4,9 @@
 
 #include "policies/local/train/sampling_options.h"
 #include "tests/catch.h"
+#include "tests/policies/local/train/published_shapes.h"
 
 namespace kevin::local {
-namespace {
-
-constexpr int64_t kGpu = 141000000000;
-
-ModelConfig Published(int hidden, int layers, int heads, int kv_heads, int ffn, int vocabulary, bool tied) {
-  ModelConfig config;
-  config.family = ModelFamily::kQwen2;
-  config.hidden = hidden, config.layers = layers, config.heads = heads, config.kv_heads = kv_heads;
-  config.head_dim = 128, config.ffn = ffn, config.vocabulary = vocabulary, config.tied_embeddings = tied;
-  config.qkv_bias = true, config.context = 32768, config.dtype = NumberType::kBF16;
-  return config;
-}
-
-const ModelConfig kSmall = Published(1536, 28, 12, 2, 8960, 151936, true);
-const ModelConfig kSeven = Published(3584, 28, 28, 4, 18944, 152064, false);
-const ModelConfig kThirtyTwo = Published(5120, 64, 40, 8, 27648, 152064, false);
-
-TrainPlanRequest Ranks(int ranks, int64_t context = 0) {
-  TrainPlanRequest request;
-  request.ranks = ranks, request.device_bytes = kGpu, request.context_tokens = context;
-  return request;
-}
-
-}  // namespace
-
 TEST_CASE("full weights of 7B fit two GPUs and not one, by the plan") {
   const TrainOptions options;
   const TrainPlan one = PlanTraining(kSeven, options, Ranks(1)),
@@ -325,76 +301,6 @@ TEST_CASE("memory that is not known is not judged") {
   TrainPlanRequest unknown = Ranks(1);
   unknown.device_bytes = 0;
   CHECK(PlanTraining(kThirtyTwo, {}, unknown).fits);
-}
-
-TEST_CASE("an optimiser in main memory is counted there, for all ranks of the machine") {
-  TrainOptions options;
-  options.adam.on_cpu = true;
-  TrainPlanRequest request = Ranks(1);
-  const TrainPlan plan = PlanTraining(kSeven, options, request);
-  CHECK(plan.optimizer == 12 * plan.parameters);
-  CHECK(plan.gradients == 2 * plan.parameters);
-  CHECK(plan.main_memory == 16 * plan.parameters);  // the summed gradients, too
-  CHECK(plan.learning == plan.weights + plan.transient);
-  CHECK(plan.fits);  // main memory is unknown
-  CHECK(plan.text.find(", optimiser in main memory, ") != std::string::npos);
-  CHECK(plan.text.ends_with("; in main memory: optimiser 91.4, summed gradients 30.5: 121.8 GB"));
-  request.main_bytes = 140'000'000'000;
-  CHECK(PlanTraining(kSeven, options, request).fits);
-  request.main_bytes = 100'000'000'000;
-  const TrainPlan refused = PlanTraining(kSeven, options, request);
-  CHECK_FALSE((refused.fits || refused.fits_here || refused.may_be_tried));
-  CHECK(refused.text.ends_with(": 121.8 GB; 100.0 GB are available: it does not fit"));
-  CHECK(refused.misfit == "121.8 GB in main memory, and of 100.0 GB available 91.9 may be used");
-  CHECK(refused.next == "try --lora 32, or more machines, or one with more memory");
-  SECTION("each rank has its part of the optimiser, and all summed gradients") {
-    request.ranks = request.ranks_here = 4, request.main_bytes = 220'000'000'000;
-    const TrainPlan four = PlanTraining(kSeven, options, request);
-    const int64_t bucket = 4ll * 3584 * 152064;  // of new weights, on their way to all ranks
-    CHECK(four.main_memory == 3 * four.parameters + 4 * four.parameters + bucket);
-    CHECK(four.main_needed == 4 * four.main_memory);
-    CHECK((!four.fits && four.next.starts_with("try --shard, or --lora 32")));
-    request.ranks_here = 2;  // on two machines
-    CHECK(PlanTraining(kSeven, options, request).fits);
-    options.shard = true, request.ranks_here = 4;
-    const TrainPlan sharded = PlanTraining(kSeven, options, request);
-    const int64_t ends = 2ll * 152064 * 3584 + 3584, layers = sharded.parameters - ends;
-    CHECK(sharded.main_memory == 3 * sharded.parameters + 4 * ends + layers + 2 * ends);
-    CHECK(sharded.fits);
-  }
-  SECTION("a sampler in main memory takes its part") {
-    request.main_bytes = 140'000'000'000, request.copies.device = "cpu", request.copies.there = 1;
-    request.copies.context_tokens = 32768, request.copies.there_bytes = request.main_bytes;
-    const TrainPlan sampled = PlanTraining(kSeven, options, request);
-    CHECK(sampled.main_needed == sampled.main_memory + sampled.there);
-    CHECK_FALSE(sampled.fits);
-    CHECK(sampled.next.find("no second copy in main memory") != std::string::npos);
-  }
-  SECTION("it is not advised where main memory is too small, and advised against where the GPU has room") {
-    request.main_bytes = 20'000'000'000;
-    CHECK(PlanTraining(kSmall, options, request).next.starts_with("try the optimiser on the GPU"));
-    options.adam.on_cpu = false, request.main_bytes = 140'000'000'000;
-    CHECK(PlanTraining(kSeven, options, request).next.find("--optimizer-on-cpu") != std::string::npos);
-    request.main_bytes = 100'000'000'000;
-    CHECK(PlanTraining(kSeven, options, request).next.find("--optimizer-on-cpu") == std::string::npos);
-  }
-}
-
-constexpr int64_t kReserved = int64_t{2} << 30;  // for others; once on a machine
-
-TEST_CASE("where the CPU trains, its memory has all, and the ranks of a machine share it") {
-  TrainOptions options;
-  TrainPlanRequest request = Ranks(2);
-  request.ranks_here = 2, request.copies.here = 2, request.copies.context_tokens = 1024;
-  ShareMainMemory(&request);
-  CHECK((request.device_bytes == (kGpu - kReserved) / 2 + kReserved && request.copies.here == 1));
-  const TrainPlan plan = PlanTraining(kSmall, options, request);
-  options.adam.on_cpu = true;
-  const TrainPlan moved = PlanTraining(kSmall, options, request);
-  CHECK((moved.learning == plan.learning && moved.sampling == plan.sampling));
-  CHECK((moved.main_memory == 0 && moved.text == plan.text));
-  options.adam.on_cpu = false;
-  CHECK(PlanTraining(kSeven, options, request).next.find("--optimizer-on-cpu") == std::string::npos);
 }
 
 }  // namespace kevin::local
