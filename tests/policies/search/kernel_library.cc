@@ -54,8 +54,10 @@ std::string Nested(std::string source, size_t index) {
 void RunCompiler(const std::string& folder, const std::string& source, const std::string& output,
                  const std::string& flags, bool links = false) {
   static const bool kHasCache = std::system("command -v ccache >/dev/null") == 0;
+  // The cache of the user: ctest gives tests a XDG_CACHE_HOME of their own.
   const std::string cached =
-      "CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ccache ";
+      "env -u XDG_CACHE_HOME CCACHE_NOHASHDIR=1 "
+      "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ccache ";
   const std::string log = folder + "/" + source + ".log";
   const std::string command = "cd " + folder + " && " + (kHasCache && !links ? cached : "") +
                               "g++ -std=c++20 -fopenmp -fPIC " + flags + " -o " + output + " " + source +
