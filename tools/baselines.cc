@@ -24,16 +24,6 @@ std::string Name(const Baseline& baseline) {
 
 std::string Times(double value) { return fmt::format("{:.3g}x", value); }
 
-// Of "cuda:0: NVIDIA H200"; nothing for a CPU.
-std::optional<GpuFound> GpuOf(const EnvironmentFacts& facts, const GpuFinder& find_gpus) {
-  if (!facts.device.starts_with("cuda:")) return std::nullopt;
-  std::string why_none;
-  for (const GpuFound& gpu : find_gpus(&why_none)) {
-    if (facts.device.starts_with(fmt::format("cuda:{}:", gpu.index))) return gpu;
-  }
-  return std::nullopt;
-}
-
 std::optional<Baseline> BaselineAt(const BaselineQuestion& question, const GpuFound& gpu,
                                    const std::string& option, const BaselineWork& work) {
   const BaselineKey key = KeyOfBaseline(*question.problem, question.size, question.tf32, gpu, question.mode);

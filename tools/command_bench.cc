@@ -264,7 +264,7 @@ void AddKernelBenchOptions(CLI::App* command, KernelBenchRunOptions* published) 
       command
           ->add_option(
               "--compat", published->compat,
-              "With --kernelbench, on a CPU: KernelBench's own verdict (its tolerance, seeds, trials and timing) "
+              "With --kernelbench: KernelBench's own verdict (its tolerance, seeds, trials and timing) "
               "beside Kevin's; each disagreement with its reason")
           ->check(CLI::IsMember({"kernelbench"}))
           ->needs(path);

@@ -182,6 +182,15 @@ std::string KindOnDevice(const std::string& device) {
   return device == "cpu" ? "cpp" : device == "auto" ? "" : "cuda";
 }
 
+std::optional<GpuFound> GpuOf(const EnvironmentFacts& facts, const GpuFinder& find_gpus) {
+  if (!facts.device.starts_with("cuda:")) return std::nullopt;  // "cuda:0: NVIDIA H200"
+  std::string why_none;
+  for (const GpuFound& gpu : find_gpus(&why_none)) {
+    if (facts.device.starts_with(fmt::format("cuda:{}:", gpu.index))) return gpu;
+  }
+  return std::nullopt;
+}
+
 std::string ChooseDevice(const DeviceOptions& options, const std::string& kind, const GpuFinder& find_gpus) {
   const std::string gpu_only = OnlyOnGpu(options);
   if (options.device != "auto") {

@@ -81,6 +81,9 @@ std::string RulesNote(const std::string& backend, const std::string& rules);
 
 using GpuFinder = std::function<std::vector<GpuFound>(std::string* why_none)>;
 
+// The GPU of an environment; nothing for a CPU.
+std::optional<GpuFound> GpuOf(const EnvironmentFacts& facts, const GpuFinder& find_gpus = FindGpus);
+
 // The device to ask MakeEnvironment for, given the kind of the candidate ("" when it is not known): with "auto" a
 // C++ kernel goes to the CPU, a kernel for GPUs to the first usable one, one in Python to the first usable GPU or else to
 // the CPU, and an unknown kind stays "auto" unless there is no GPU. GPUs are searched for only where that matters. Throws Error(kBadRequest) when kind and

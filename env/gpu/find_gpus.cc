@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cctype>
 
 namespace kevin {
 namespace {
@@ -112,6 +113,20 @@ GpuObstacle ObstacleTo(const GpuFound& gpu) {
             "use a newer GPU"};
   }
   return {};
+}
+
+std::string ArchitectureOf(const GpuFound& gpu) {
+  const int capability = gpu.capability_major * 10 + gpu.capability_minor;
+  return fmt::format("sm_{}{}", capability, capability >= 90 ? "a" : "");
+}
+
+std::string TorchArchitecture(const std::string& architecture) {
+  std::string digits = architecture.substr(architecture.find('_') + 1), suffix;
+  while (!digits.empty() && !std::isdigit(static_cast<unsigned char>(digits.back()))) {
+    suffix.insert(suffix.begin(), digits.back());
+    digits.pop_back();
+  }
+  return digits.empty() ? "" : digits.substr(0, digits.size() - 1) + "." + digits.back() + suffix;
 }
 
 std::vector<GpuFound> FindGpus(std::string* why_none) {

@@ -22,6 +22,11 @@ struct GpuObstacle {
 };
 GpuObstacle ObstacleTo(const GpuFound& gpu);
 
+// The machine code made for it: "sm_90a". From 9.0 on with the features of this architecture alone (wgmma, setmaxnreg).
+std::string ArchitectureOf(const GpuFound& gpu);
+// The same as torch names it: "9.0a".
+std::string TorchArchitecture(const std::string& architecture);
+
 // In the order of the driver, which CUDA_VISIBLE_DEVICES may change. `why_none` (may be null) is filled when
 // there are none: no driver library, the error number and version of the driver, or no device. Never throws.
 std::vector<GpuFound> FindGpus(std::string* why_none = nullptr);

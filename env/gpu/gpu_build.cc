@@ -18,12 +18,6 @@
 namespace kevin {
 namespace {
 
-std::string ArchitectureOf(const GpuFound& gpu) {
-  const int capability = gpu.capability_major * 10 + gpu.capability_minor;
-  // From 9.0 on, architecture-specific features (wgmma, setmaxnreg) need the suffix.
-  return fmt::format("sm_{}{}", capability, capability >= 90 ? "a" : "");
-}
-
 CompileFarmOptions FarmOptions(const EnvironmentOptions& options) {
   CompileFarmOptions farm;
   farm.compiler_program = RequireProgram(options.program_directory, "kevin-gpu-compiler");

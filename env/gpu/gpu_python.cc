@@ -20,16 +20,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-// "sm_90a" to "9.0a", as torch names it.
-std::string TorchArchitecture(const std::string& architecture) {
-  std::string digits = architecture.substr(architecture.find('_') + 1), suffix;
-  while (!digits.empty() && !std::isdigit(static_cast<unsigned char>(digits.back()))) {
-    suffix.insert(suffix.begin(), digits.back());
-    digits.pop_back();
-  }
-  return digits.empty() ? "" : digits.substr(0, digits.size() - 1) + "." + digits.back() + suffix;
-}
-
 // The first calls of a text that compiles at run time may take as long as a compiler.
 double ExamineTimeout(const std::string& source, const Limits& limits) {
   const bool may_compile =

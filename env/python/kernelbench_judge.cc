@@ -54,6 +54,7 @@ std::string JobText(const KernelBenchJudgeOptions& options, const PythonSetup& s
                {"folder", "candidate"},
                {"library", setup.library},
                {"own_file", own_file},
+               {"device", options.gpu ? fmt::format("cuda:{}", options.gpu->index) : "cpu"},
                {"precision", PrecisionName(PrecisionOf(*sized.problem))},
                {"threads", threads},
                {"timing_limit_s", options.timing_limit_s}})
@@ -196,8 +197,8 @@ KernelBenchVerdict KernelBenchVerdictFromJson(const Json& json) {
 KernelBenchVerdict JudgeAsKernelBench(const KernelBenchJudgeOptions& options, const SizedProblem& sized,
                                       const Candidate& candidate, const std::string& own_file) {
   const PythonSetup setup = FindPythonSetup(options.environment.program_directory);
-  const Compiled compiled =
-      BuildPython(setup, FindCompiler().version, candidate, false, CompileOptionsOf(options));
+  const Compiled compiled = BuildPython(setup, options.compiler, candidate, false, CompileOptionsOf(options),
+                                        options.gpu ? TorchArchitecture(ArchitectureOf(*options.gpu)) : "");
   if (compiled.timed_out) return NotJudged("compiling takes too long", false);
   if (compiled.library.empty()) return NotJudged(compiled.log, false);
   const WorkFolder work(fs::temp_directory_path(), "kevin-kernelbench-");
@@ -209,9 +210,11 @@ KernelBenchVerdict JudgeAsKernelBench(const KernelBenchJudgeOptions& options, co
   sandbox.visible.push_back(fs::path(setup.script).parent_path());
   sandbox.visible.push_back(fs::path(setup.library).parent_path());
   sandbox.cpu_limit_s = options.limit_s * UsableCpus();
+  sandbox.gpu = options.gpu.has_value();
   const std::string script = (fs::path(setup.script).parent_path() / "kernelbench_judge.py").string();
   PythonProcess process({setup.python, "-I", "-B", script}, &sandbox);
-  const DeviceLock lock("cpu", LockMode::kExclusive, nullptr, options.stop);
+  const DeviceLock lock(options.gpu ? DeviceLock::NameOfGpu(options.gpu->pci_bus) : "cpu",
+                        LockMode::kExclusive, nullptr, options.stop);
   process.Write(JobText(options, setup, sized, !own_file.empty()));
   KernelBenchVerdict verdict = ReadKernelBenchVerdict(options, &process);
   if (!own_file.empty()) verdict.other_shapes = OtherShapes(verdict, sized).substr(0, kMostReason);

@@ -1,13 +1,14 @@
 #pragma once
 // KernelBench's own verdict on a candidate in Python, by its method (env/python/kernelbench_judge.py), for comparison with
-// Kevin's. It is a measurement of that method: the candidate runs beside the comparison and the clock, and could forge both. Only
-// on a CPU.
+// Kevin's. It is a measurement of that method: the candidate runs beside the comparison and the clock, and could forge both.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "env/environment.h"
+#include "env/gpu/find_gpus.h"
 #include "env/python/python_process.h"
 #include "env/python/python_workers.h"
 
@@ -24,13 +25,15 @@ struct KernelBenchVerdict {
   // With KernelBench's own file, where its inputs have other shapes than Kevin's: "16 x 16384 in place of 4 x 8".
   std::string other_shapes;
   std::vector<std::vector<int64_t>> input_shapes;  // as the process says; not kept
-  std::vector<std::string> differs;                // from KernelBench on a GPU, in words
+  std::vector<std::string> differs;                // from KernelBench, in words
 };
 nlohmann::ordered_json ToJson(const KernelBenchVerdict& verdict);
 KernelBenchVerdict KernelBenchVerdictFromJson(const nlohmann::ordered_json& json);
 
 struct KernelBenchJudgeOptions {
   EnvironmentOptions environment;  // where programs and the cache are, threads
+  std::string compiler;            // version, as Kevin's own build of the candidate has it (EnvironmentFacts)
+  std::optional<GpuFound> gpu;     // to judge on; nothing: the CPU
   double limit_s = 600;            // of the whole; more is a verdict with this reason
   double timing_limit_s = 20;      // of a side: then fewer than 100 calls are timed
   const std::atomic<bool>* stop = nullptr;

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/ usr / bin / env python3
 """KernelBench's own verdict on a candidate, by its method as of its commit 423217d and in words of our own.
 
     kernelbench_judge.py   reads one JSON object from standard input, writes one JSON object a line: {"phase": ...}, then the
@@ -7,10 +7,17 @@
 The method: Model and ModelNew are constructed each after seed 42. Five trials, whose seeds are the first five numbers drawn
 after seed 42, make inputs with get_inputs() and compare shapes and torch.allclose with one tolerance for absolute and relative
 differences (1e-4 in fp32, 1e-2 in fp16 and bf16). Then 3 calls to warm up and 100 timed ones of each side, one side after the
-other with the same inputs; the speed-up is the ratio of the means. More than 10 is flagged and still correct.
+other with the same inputs;
+the speed - up is the ratio of the means.More than 10 is flagged and still correct.On a GPU CUDA events
+                before and after a call on the current stream tell its time,
+    after 256 MB were written, which leave nothing of the inputs in the L2 cache;
+the first timed call is dropped.
 
-What differs here (`differs` in the verdict): a CPU has no CUDA events, so the host's clock is read around each call, and no
-cache is flushed. The reference is Kevin's Python form of the problem unless KernelBench's own file is given; its random numbers
+    What differs
+    here(`differs` in the verdict)
+    : a CPU has no CUDA events,
+so the host's clock is read around each call there, and no cache is flushed.The reference is Kevin
+    's Python form of the problem unless KernelBench' s own file is given; its random numbers
 are then uniform in [0, 1) as in KernelBench's files, and its weights are those of the candidate by name, because only
 KernelBench's own class draws them in the same order.
 
@@ -28,6 +35,7 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEED, TRIALS, WARM_UPS, TIMINGS, EXCESSIVE = 42, 5, 3, 100, 10
+FLUSHED_BYTES = 256 << 20
 TOLERANCES = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 1e-2}
 MOST_TEXT = 600
 
@@ -55,15 +63,35 @@ class Judge:
         self.torch, self.job, self.out = torch, job, out
         for path in ("reference", "bundle", "folder"):
             job[path] = os.path.abspath(job[path])
+        self.device = torch.device(job["device"])
+        self.on_gpu = self.device.type == "cuda"
+        if self.on_gpu:
+            torch.cuda.set_device(self.device)
         self.dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[job["precision"]]
-        self.verdict = {"compiled": True, "correct": False, "reason": "", "trials": TRIALS, "trials_passed": 0,
-                        "max_difference": None, "tolerance": TOLERANCES[job["precision"]], "candidate_ms": None,
-                        "reference_ms": None, "speedup": None, "timed_calls": 0, "excessive_speedup": False,
-                        "input_shapes": [],
-                        "differs": ["host clock around each call in place of CUDA events", "no cache is flushed"]}
+        self.verdict = {
+  "compiled" : True,
+               "correct" : False,
+                           "reason" : "",
+                                      "trials" : TRIALS,
+                                                 "trials_passed" : 0,
+                                                 "max_difference" : None,
+                                                                    "tolerance"
+      : TOLERANCES[job["precision"]],
+        "candidate_ms" : None,
+                         "reference_ms" : None,
+                                          "speedup" : None,
+                                                      "timed_calls" : 0,
+                                                      "excessive_speedup" : False,
+                                                                            "input_shapes" : [],
+                                                                                             "differs"
+      : [] if self.on_gpu else["host clock around each call in place of CUDA events", "no cache is flushed"]}
 
     def phase(self, phase):
         print(json.dumps({"phase": phase}), file=self.out, flush=True)
+
+    def wait(self):
+        if self.on_gpu:
+            self.torch.cuda.synchronize(self.device)
 
     def inputs(self):
         """KernelBench's files draw with rand; Kevin's Python form may name another distribution."""
@@ -75,15 +103,23 @@ class Judge:
         finally:
             torch.randn = normal
         cast = self.job["own_file"]  # every tensor, of integers too, as KernelBench does; else those that are not integers
-        return [x.to(self.dtype) if isinstance(x, torch.Tensor) and (cast or x.is_floating_point()) else x for x in given]
+        return [self.placed(x, cast) for x in given]
+
+    def placed(self, x, cast=True):
+        if not isinstance(x, self.torch.Tensor):
+            return x
+        return x.to(self.device, self.dtype) if cast or x.is_floating_point() else x.to(self.device)
 
     def construct(self):
-        torch, init = self.torch, self.reference.get_init_inputs()
+        torch = self.torch
         torch.manual_seed(SEED)
-        self.model = self.reference.Model(*init).to(self.dtype)
+        init = [self.placed(x, self.job["own_file"]) for x in self.reference.get_init_inputs()]
+        torch.manual_seed(SEED)
+        self.model = self.reference.Model(*init).to(self.device, self.dtype)
         torch.manual_seed(SEED)
         try:
-            self.new = self.candidate.ModelNew(*init).to(self.dtype)
+            self.new = self.candidate.ModelNew(*init).to(self.device, self.dtype)
+            self.wait()
         except Exception as error:
             raise Failed("ModelNew cannot be constructed: " + first_line(error)) from error
         if not self.job["own_file"]:
@@ -98,7 +134,8 @@ class Judge:
                                            ": its weights are not the reference's, which KernelBench's own file would tell")
         elif wanted:
             self.verdict["differs"].append("weights are the candidate's, by name")
-        self.model.load_state_dict({name: given[name] for name in wanted if name not in missing}, strict=False)
+        self.model.load_state_dict({
+name: given[name] for name in wanted if name not in missing}, strict=False)
 
     def check(self):
         torch, tolerance = self.torch, self.verdict["tolerance"]
@@ -109,9 +146,12 @@ class Judge:
             torch.manual_seed(seed)
             inputs = self.inputs()
             self.verdict["input_shapes"] = [list(x.shape) for x in inputs if isinstance(x, torch.Tensor)]
+            torch.manual_seed(seed)
             expected = self.model(*inputs)
+            self.wait()
             try:
                 given = self.new(*inputs)
+                self.wait()
                 if given.shape != expected.shape:
                     raise Failed(f"shape {tuple(given.shape)}, expected {tuple(expected.shape)}")
                 is_close = torch.allclose(expected, given, atol=tolerance, rtol=tolerance)
@@ -132,12 +172,31 @@ class Judge:
     def time(self, model, inputs):
         for _ in range(WARM_UPS):
             model(*inputs)
+            self.wait()
+        if self.on_gpu:
+            self.torch.cuda.empty_cache()
+        dropped = 1 if self.on_gpu else 0
         times, until = [], time.perf_counter() + self.job["timing_limit_s"]
-        while len(times) < TIMINGS and (len(times) < 3 or time.perf_counter() < until):
-            start = time.perf_counter()
-            model(*inputs)
-            times.append(time.perf_counter() - start)
-        return 1000 * sum(times) / len(times), len(times)
+        while len(times) < TIMINGS + dropped and (len(times) < 3 + dropped or time.perf_counter() < until):
+            times.append(self.time_on_gpu(model, inputs) if self.on_gpu else self.time_on_cpu(model, inputs))
+        del times[:dropped]
+        return sum(times) / len(times), len(times)
+
+    def time_on_cpu(self, model, inputs):
+        start = time.perf_counter()
+        model(*inputs)
+        return 1000 * (time.perf_counter() - start)
+
+    def time_on_gpu(self, model, inputs):
+        torch = self.torch
+        self.wait()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.empty(FLUSHED_BYTES // 8, dtype=torch.int64, device=self.device).fill_(1)
+        start.record()
+        model(*inputs)
+        end.record()
+        self.wait()
+        return start.elapsed_time(end)
 
     def measure(self):
         self.torch.manual_seed(SEED)

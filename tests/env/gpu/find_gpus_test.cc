@@ -36,6 +36,15 @@ TEST_CASE("what the driver says of its devices") {
   CHECK((gpus[1].compute_mode == 3 && !ObstacleTo(gpus[1]).reason.empty()));
 }
 
+TEST_CASE("an architecture has a name of its own for torch") {
+  GpuFound gpu;
+  gpu.capability_major = 8, gpu.capability_minor = 9;
+  CHECK((ArchitectureOf(gpu) == "sm_89" && TorchArchitecture("sm_89") == "8.9"));
+  gpu.capability_major = 9, gpu.capability_minor = 0;
+  CHECK((ArchitectureOf(gpu) == "sm_90a" && TorchArchitecture("sm_90a") == "9.0a"));
+  CHECK((TorchArchitecture("sm_120a") == "12.0a" && TorchArchitecture("").empty()));
+}
+
 TEST_CASE("why a driver shows no device") {
   std::string why_none;
   SECTION("it does not start") {

@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.join(sys.argv[1], "env/python"))
 if importlib.util.find_spec("torch") is None:
@@ -44,7 +45,8 @@ class ModelNew(nn.Module):
 """
 
 
-def judged(result="torch.relu(y)", own_file=True, draw="rand", before="pass", name="linear", precision="fp32", source=None):
+def judged(result="torch.relu(y)", own_file=True, draw="rand", before="pass", name="linear", precision="fp32", source=None,
+           on_gpu=False, limit_s=0.2):
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: os.path.join(folder, name) for name in ("reference", "bundle", "folder")}
         paths["reference"] += ".py"
@@ -54,8 +56,10 @@ def judged(result="torch.relu(y)", own_file=True, draw="rand", before="pass", na
         header = {"files": [{"name": "candidate.py", "bytes": len(text)}], "extensions": {}, "kind": "modelnew"}
         with open(paths["bundle"], "wb") as file:
             file.write(json.dumps(header).encode() + b"\n" + text)
-        job = {**paths, "own_file": own_file, "precision": precision, "threads": 1, "timing_limit_s": 0.2, "library": ""}
+        job = {**paths, "own_file": own_file, "precision": precision, "threads": 1, "timing_limit_s": limit_s, "library": "",
+               "device": "cpu"}
         judge = kernelbench_judge.Judge(job, io.StringIO())
+        judge.on_gpu = on_gpu
         try:
             judge.run()
         except kernelbench_judge.Failed as error:
@@ -152,6 +156,53 @@ class Verdicts(unittest.TestCase):
         for seed, x in zip(seeds, seen):
             torch.manual_seed(seed)
             self.assertTrue(torch.equal(torch.rand(16, 8), x))
+
+    def test_on_a_gpu_events_around_the_call_alone_tell_its_time(self):
+        log, now = [], [0.0]
+
+        class Event:
+            def __init__(self, enable_timing):
+                self.is_timed = enable_timing
+
+            def record(self):
+                self.at = now[0]
+                log.append("record")
+
+            def elapsed_time(self, end):
+                return end.at - self.at
+
+        class Tensor:
+            def fill_(self, value):
+                now[0] += 1000  # ms; no part of the call
+                log.append("flush")
+
+        def relu(x):
+            log.append("call")
+            now[0] += 50 if log.count("call") == first_timed else 2
+            return real(x)
+
+        real, empty, first_timed = torch.relu, torch.empty, 2 * 5 + kernelbench_judge.WARM_UPS + 1
+        with unittest.mock.patch.multiple(torch.cuda, Event=Event, synchronize=lambda device: log.append("wait"),
+                                          empty_cache=lambda: log.append("empty")), \
+             unittest.mock.patch.multiple(torch, relu=relu, empty=lambda *size, **options: Tensor()
+                                          if options.get("dtype") == torch.int64 else empty(*size, **options)):
+            verdict = judged(on_gpu=True, limit_s=60)
+        self.assertEqual((verdict["correct"], verdict["timed_calls"]), (True, 100))
+        self.assertEqual((verdict["candidate_ms"], verdict["reference_ms"]), (2.0, 2.0))  # the first, of 50 ms, is dropped
+        self.assertEqual(log[log.index("empty"):][:8], ["empty", "wait", "flush", "record", "call", "record", "wait", "wait"])
+        self.assertEqual(log.count("flush"), 2 * 101)
+
+    def test_the_first_forward_of_a_trial_begins_at_its_seed(self):
+        # What is drawn in forward is that of the reference, with its seed, whatever the inputs took.
+        seen = type(sys)("kernelbench_draws")
+        seen.draws, sys.modules["kernelbench_draws"] = [], seen
+        with unittest.mock.patch.object(torch, "relu", lambda x, real=torch.relu: (
+                seen.draws.append(torch.rand(1).item()), real(x))[1]):
+            judged()
+        torch.manual_seed(42)
+        seed = torch.randint(0, 2**32 - 1, (1,)).item()
+        torch.manual_seed(seed)
+        self.assertEqual(seen.draws[0], torch.rand(1).item())
 
     def test_failures_have_their_reason(self):
         self.assertIn("shape (16, 7), expected (16, 8)", judged("y[:, 1:]")["reason"])

@@ -287,6 +287,7 @@ TEST_CASE(
   const TemporaryFolder cache;
   KernelBenchJudgeOptions options;
   options.environment = SmallLimits(cache.path());
+  options.compiler = PythonEnvironment().Facts().compiler;
   options.timing_limit_s = 0.2;
   const Problem problem = ListedProblem(kLongCalls);
   const auto judged = [&](const std::string& source, const std::string& own_file) {
