@@ -234,7 +234,7 @@ class BusyLoops {
 }  // namespace
 
 // One attack alone: red_team_test "no attack gains anything" -c work_ahead
-TEST_CASE("no attack gains anything", "[shared]") {
+TEST_CASE("no attack gains anything") {
   static size_t judged = 0, blocked = 0;
   static const std::vector<Attack> attacks = Attacks();
   REQUIRE(attacks.size() > 60);
@@ -332,7 +332,7 @@ TEST_CASE("a candidate has no more processors than its reference") {
 
 // A cache of which each call writes a row. What fills it again and again, or says "done" too early, may be measured: timed
 // in pairs with the correct kernel it gains nothing.
-TEST_CASE("no attack on an input-output gains anything", "[shared]") {
+TEST_CASE("no attack on an input-output gains anything") {
   const std::set<std::string> may_be_measured = {"works_before_go", "writes_after_done"};
   const Problem problem = ListedProblem(Folder() / "problems/cache_step.toml");
   const std::vector<fs::path> attacks = SourcesIn(Folder() / "inout"),
@@ -360,7 +360,7 @@ TEST_CASE("no attack on an input-output gains anything", "[shared]") {
   }
 }
 
-TEST_CASE("correct kernels pass", "[shared]") {
+TEST_CASE("correct kernels pass") {
   int passed = 0, all = 0;
   for (const fs::path& path : SourcesIn(Folder() / "correct")) {
     INFO(path.stem());
