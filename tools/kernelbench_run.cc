@@ -360,12 +360,13 @@ int RunKernelBench(const KernelBenchRunOptions& options) {
   judged.evaluate.workload = WorkloadFor(options.device, size, options.evaluate.workload.inputs,
                                          RulesFor(options.device.rules, kPublishedKind, {}));
   if (!options.compat.empty()) {
-    judged.judge_as_kernelbench = [&](const PublishedCandidate& one, const Problem& problem,
-                                      const Workload& workload, const std::string& own_file) {
+    judged.judge_as_kernelbench = [&, gpu = GpuOf(facts)](const PublishedCandidate& one,
+                                                          const Problem& problem, const Workload& workload,
+                                                          const std::string& own_file) {
       if (judged.parallel == 1) progress.Phase(one.name + "  as KernelBench judges");
       KernelBenchJudgeOptions method;
-      method.environment = asked, method.compiler = facts.compiler, method.gpu = GpuOf(facts);
-      if (method.gpu) environment->ReleaseMemory();  // the method has a process and an allocator of its own
+      method.environment = asked, method.compiler = facts.compiler, method.gpu = gpu;
+      if (gpu) environment->ReleaseMemory();  // the method has a process and an allocator of its own
       method.stop = interrupt.flag();
       return JudgeAsKernelBench(method, AtSize(problem, ShapesOf(problem, workload.size).front().size),
                                 {kPublishedKind, one.source}, own_file);

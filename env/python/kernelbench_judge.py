@@ -105,7 +105,7 @@ class Judge:
         cast = self.job["own_file"]  # every tensor, of integers too, as KernelBench does; else those that are not integers
         return [self.placed(x, cast) for x in given]
 
-    def placed(self, x, cast=True):
+    def placed(self, x, cast):
         if not isinstance(x, self.torch.Tensor):
             return x
         return x.to(self.device, self.dtype) if cast or x.is_floating_point() else x.to(self.device)
@@ -175,10 +175,10 @@ name: given[name] for name in wanted if name not in missing}, strict=False)
             self.wait()
         if self.on_gpu:
             self.torch.cuda.empty_cache()
-        dropped = 1 if self.on_gpu else 0
+        dropped, once = (1, self.time_on_gpu) if self.on_gpu else (0, self.time_on_cpu)
         times, until = [], time.perf_counter() + self.job["timing_limit_s"]
         while len(times) < TIMINGS + dropped and (len(times) < 3 + dropped or time.perf_counter() < until):
-            times.append(self.time_on_gpu(model, inputs) if self.on_gpu else self.time_on_cpu(model, inputs))
+            times.append(once(model, inputs))
         del times[:dropped]
         return sum(times) / len(times), len(times)
 

@@ -109,10 +109,6 @@ bool ReadBytes(int file, void* data, size_t size) {
   return true;
 }
 
-}  // namespace
-
-namespace {
-
 Json SamplesJson(const std::vector<Sample>& all) {
   Json samples = Json::array();
   for (const Sample& s : all) {

@@ -18,8 +18,8 @@
 //                gradients those of one layer, and those of one on the way to the other ranks, in float32, with the part of
 //                their sum that comes back
 //                All weights are whole once, while they are loaded and shared out, and between steps where the model is
-//                sampled or a second copy of it; else one rank has them in main memory while it saves the model. With split_sampler they are not: sampling then needs 1/R of the layers'
-//                weights and of the cache.
+//                sampled or a second copy of it. With split_sampler they are not whole then, and sampling needs 1/R of the
+//                layers' weights and of the cache. Where they are not, one rank has them in main memory while it saves them.
 //   gathering    one bucket of new weights in float32, during an update: not at the same time as activations
 //   cache        of keys and values, while the model is sampled; it is given up while the model learns
 //   second copy  of the weights, with adapters, where one is sampled (SamplingOptions::device), and a cache of its own; it
@@ -70,16 +70,15 @@ struct TrainPlan {
   // On the device that trains, but for `optimizer`, which may be in main memory.
   int64_t weights = 0, reference = 0, gradients = 0, optimizer = 0, activations = 0, logits = 0,
           gathering = 0;
-  int64_t base = 0;         // on the CPU where that trains, else in main memory
-  int64_t main_memory = 0;  // in main memory beside the device: of this rank
-  int64_t main_needed =
-      0;                   // of all ranks of this machine, with second copies there, while the model is saved
-  int64_t cache = 0;       // of one context, or as asked for
-  int64_t recomputed = 0;  // activations with recomputation
-  bool recompute = false;  // as asked for, or because it does not fit otherwise
-  bool split = false;      // split_sampler, as asked for, or because sampling does not fit otherwise
-  bool fits_here = false;  // on the device that trains, and in main memory
-  bool fits = false;       // and the second copies on theirs
+  int64_t base = 0;           // on the CPU where that trains, else in main memory
+  int64_t main_memory = 0;    // in main memory beside the device: of this rank
+  int64_t main_needed = 0;    // of this machine's ranks, with copies there, while the model is saved
+  int64_t cache = 0;          // of one context, or as asked for
+  int64_t recomputed = 0;     // activations with recomputation
+  bool recompute = false;     // as asked for, or because it does not fit otherwise
+  bool split = false;         // split_sampler, as asked for, or because sampling does not fit otherwise
+  bool fits_here = false;     // on the device that trains, and in main memory
+  bool fits = false;          // and the second copies on theirs
   bool may_be_tried = false;  // `fits_here`, or misses it by no more than the plan is inexact
   // While learning, and between steps: while sampling or judging, where that takes more than learning leaves. 0: none does.
   int64_t learning = 0, sampling = 0;
